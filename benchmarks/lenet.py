@@ -1,0 +1,279 @@
+"""The published LeNet results of SpVD and BC on MNIST, and magnitude pruning at the same sparsity.
+
+    python -m benchmarks.lenet --run lenet5-spvd
+
+Each run checkpoints every few epochs and goes on from there when started again, to the same result.
+The threshold is chosen on the validation set (5 000 of the 60 000 training images); the test set
+is used once, for the final numbers. Results: benchmarks/results/lenet.json.
+"""
+
+import argparse
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from benchmarks.magnitude import MagnitudePruning
+from benchmarks.record import RESULTS, environment, write_json
+from keras_sparse import KLAnnealing, datasets, sparsity, strip
+from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
+from keras_sparse.counting import sparse_layers
+
+BATCH = 100
+THRESHOLDS = {"spvd": np.arange(-2.0, 3.01, 0.5), "bc": np.arange(-6.0, 1.01, 0.5)}
+
+
+class Run(NamedTuple):
+    """One training run.
+
+    Attributes:
+        network: Key of `NETWORKS`.
+        method: Key of `LAYERS`.
+        epochs: The authors trained for 200; a higher learning rate makes fewer do.
+        rate: Adam's learning rate at the start; it falls linearly to 0.
+        annealing: Epochs without KL term, epochs over which it rises.
+        published: (test error in %, compression) of the method's paper.
+        same_sparsity_as: The run whose sparsity a magnitude-pruned network gets.
+    """
+
+    network: str
+    method: str
+    epochs: int
+    rate: float
+    annealing: tuple[int, int] = (3, 10)
+    published: tuple[float, float] | None = None
+    same_sparsity_as: str | None = None
+
+
+RUNS = {
+    "lenet300-spvd": Run("lenet300", "spvd", 100, 2e-3, (5, 15), published=(1.92, 68.0)),
+    "lenet5-spvd": Run("lenet5", "spvd", 45, 3e-3, published=(0.75, 280.0)),
+    "lenet5-bc": Run("lenet5", "bc", 35, 3e-3, published=(1.0, 108.0)),
+    "lenet300-magnitude": Run("lenet300", "magnitude", 40, 1e-3, same_sparsity_as="lenet300-spvd"),
+    "lenet5-magnitude": Run("lenet5", "magnitude", 20, 1e-3, same_sparsity_as="lenet5-spvd"),
+}
+
+
+def lenet300(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
+    """LeNet-300-100: 784-300-100-10, 266 200 weights."""
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            keras.layers.Flatten(),
+            dense(300, activation="relu", name="fc1"),
+            dense(100, activation="relu", name="fc2"),
+            dense(10, name="logits"),
+        ]
+    )
+
+
+def lenet5(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
+    """LeNet-5-Caffe: 20 and 50 5×5 filters, 800-500-10, 430 500 weights."""
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            conv(20, 5, activation="relu", name="conv1"),
+            keras.layers.MaxPooling2D(2),
+            conv(50, 5, activation="relu", name="conv2"),
+            keras.layers.MaxPooling2D(2),
+            keras.layers.Flatten(),
+            dense(500, activation="relu", name="fc1"),
+            dense(10, name="logits"),
+        ]
+    )
+
+
+NETWORKS = {"lenet300": lenet300, "lenet5": lenet5}
+LAYERS = {
+    "spvd": (SpVDConv2D, SpVDDense),
+    "bc": (BCConv2D, BCDense),
+    "magnitude": (keras.layers.Conv2D, keras.layers.Dense),
+}
+
+
+def build(run: Run, estimator: str, steps: int) -> keras.Model:
+    """The run's network, compiled."""
+    arguments = {} if run.method == "magnitude" else {"estimator": estimator}
+
+    def bound(layer: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *a, **k: layer(*a, **arguments, **k)
+
+    model = NETWORKS[run.network](*map(bound, LAYERS[run.method]))
+    rate = keras.optimizers.schedules.PolynomialDecay(run.rate, steps, end_learning_rate=0.0)
+    model.compile(
+        keras.optimizers.Adam(rate),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    return model
+
+
+def train(
+    model: keras.Model,
+    run: Run,
+    data: datasets.Dataset,
+    callbacks: list[keras.callbacks.Callback],
+    folder: Path,
+    seed: int,
+    every: int,
+) -> tuple[keras.Model, dict[str, Any]]:
+    """Trains from the last checkpoint in `folder`, or from the start.
+
+    Every epoch is a call of `fit` with its own shuffle, a function of seed and epoch: a run that
+    was stopped continues with the same batches.
+    """
+    state_file = folder / "state.json"
+    state: dict[str, Any] = {"epoch": 0, "seconds": 0.0, "log": []}
+    if state_file.is_file():
+        state = json.loads(state_file.read_text())
+        model = keras.models.load_model(folder / state["model"])
+    while state["epoch"] < run.epochs:
+        epoch, start = state["epoch"], time.monotonic()
+        order = np.random.default_rng((seed, epoch)).permutation(len(data.x_train))
+        history = model.fit(
+            data.x_train[order],
+            data.y_train[order],
+            batch_size=BATCH,
+            epochs=epoch + 1,
+            initial_epoch=epoch,
+            shuffle=False,
+            validation_data=(data.x_val, data.y_val),
+            validation_batch_size=1000,
+            callbacks=callbacks,
+            verbose=0,
+        )
+        row = {key: round(float(values[-1]), 5) for key, values in history.history.items()}
+        state["log"].append(row)
+        state["seconds"] += time.monotonic() - start
+        state["epoch"] = epoch + 1
+        print(f"epoch {epoch + 1}/{run.epochs} {row}", flush=True)
+        if (epoch + 1) % every == 0 or epoch + 1 == run.epochs:
+            _checkpoint(model, folder, state)
+    return model, state
+
+
+def _checkpoint(model: keras.Model, folder: Path, state: dict[str, Any]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    old = state.get("model")
+    state["model"] = f"epoch{state['epoch']}.keras"
+    model.save(folder / state["model"])
+    write_json(folder / "state.json", state)
+    if old and old != state["model"]:
+        (folder / old).unlink(missing_ok=True)
+
+
+def choose_threshold(
+    model: keras.Model, method: str, data: datasets.Dataset
+) -> tuple[float, list[dict[str, float]]]:
+    """The threshold that keeps least among those within 0.1 points of the best validation."""
+    tried = []
+    for threshold in THRESHOLDS[method]:
+        for layer in sparse_layers(model):
+            layer.threshold = float(threshold)
+        small = strip(model)
+        tried.append(
+            {
+                "threshold": float(threshold),
+                "val_accuracy": accuracy(small, data.x_val, data.y_val),
+                "nonzeros": sparsity(small).total.nonzeros,
+            }
+        )
+    best = max(row["val_accuracy"] for row in tried)
+    good = [row for row in tried if row["val_accuracy"] >= best - 0.001]
+    return min(good, key=lambda row: row["nonzeros"])["threshold"], tried
+
+
+def accuracy(model: keras.Model, x: np.ndarray, y: np.ndarray) -> float:
+    """Share of right classes."""
+    logits = model.predict(x, batch_size=1000, verbose=0)
+    return float(np.mean(np.argmax(logits, axis=-1) == y))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--run", choices=RUNS, required=True)
+    parser.add_argument("--epochs", type=int, help="instead of the run's own number")
+    parser.add_argument("--estimator", choices=("local", "mirrored"), default="local")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--every", type=int, default=5, help="epochs between checkpoints")
+    parser.add_argument("--checkpoints", type=Path, default=Path("runs/lenet"))
+    parser.add_argument("--restart", action="store_true", help="forget earlier checkpoints")
+    arguments = parser.parse_args()
+    run = RUNS[arguments.run]
+    run = run._replace(epochs=arguments.epochs or run.epochs)
+    name = arguments.run if run.method == "magnitude" else f"{arguments.run}-{arguments.estimator}"
+    folder = arguments.checkpoints / f"{name}-{run.epochs}-seed{arguments.seed}"
+    if arguments.restart:
+        shutil.rmtree(folder, ignore_errors=True)
+
+    results_file = RESULTS / "lenet.json"
+    results = json.loads(results_file.read_text()) if results_file.is_file() else {}
+    keras.utils.set_random_seed(arguments.seed)
+    data = datasets.load("mnist")
+    model = build(run, arguments.estimator, run.epochs * (len(data.x_train) // BATCH))
+    if run.method == "magnitude":
+        reference = next(v for k, v in results.items() if k.startswith(run.same_sparsity_as or ""))
+        target = 1.0 - 1.0 / reference["compression"]
+        callbacks = [MagnitudePruning(target, begin=run.epochs // 5, end=run.epochs * 3 // 4)]
+    else:
+        callbacks = [KLAnnealing(len(data.x_train), *run.annealing)]
+    model, state = train(
+        model, run, data, callbacks, folder, arguments.seed, arguments.every
+    )
+
+    tried: list[dict[str, float]] = []
+    if run.method in THRESHOLDS:
+        threshold, tried = choose_threshold(model, run.method, data)
+        for layer in sparse_layers(model):
+            layer.threshold = threshold
+    small = strip(model)
+    total = sparsity(model).total.weights
+    counted = sparsity(small)
+    results = json.loads(results_file.read_text()) if results_file.is_file() else {}
+    results[name] = {
+        "network": run.network,
+        "method": run.method,
+        "estimator": None if run.method == "magnitude" else arguments.estimator,
+        "epochs": run.epochs,
+        "batch": BATCH,
+        "seed": arguments.seed,
+        "optimizer": f"Adam, {run.rate:g} falling linearly to 0",
+        "annealing (zero, rising) epochs": run.annealing,
+        "examples (train, val, test)": [len(data.x_train), len(data.x_val), len(data.x_test)],
+        "published (error %, compression)": run.published,
+        "val_error_percent": round(100 - 100 * accuracy(small, data.x_val, data.y_val), 3),
+        "test_error_percent": round(100 - 100 * accuracy(small, data.x_test, data.y_test), 3),
+        "weights": total,
+        "nonzeros": counted.total.nonzeros,
+        "compression": round(total / counted.total.nonzeros, 1),
+        "layers (weights, nonzeros)": {
+            row.name: [row.weights, row.nonzeros] for row in counted.layers
+        },
+        "architecture": architecture(small),
+        "thresholds tried on validation": tried,
+        "seconds": round(state["seconds"]),
+        "environment": environment(),
+    }
+    write_json(results_file, results)
+    print(json.dumps(results[name], indent=1))
+
+
+def architecture(model: keras.Model) -> list[int]:
+    """Widths that carry data: filters of the convolutions, live inputs of the dense layers."""
+    widths = []
+    for layer in model.layers:
+        if hasattr(layer, "kernel"):
+            kernel = layer.kernel.numpy()
+            is_dense = kernel.ndim == 2
+            axes = (1,) if is_dense else (0, 1, 2)
+            widths.append(int(np.count_nonzero(np.abs(kernel).sum(axis=axes))))
+    return widths
+
+
+if __name__ == "__main__":
+    main()

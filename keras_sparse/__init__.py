@@ -1,0 +1,9 @@
+"""Sparse Keras layers and what happens to a trained model on its way to a microcontroller."""
+
+from .callbacks import KLAnnealing
+from .conversion import sparsify
+from .counting import sparsity
+from .stripping import strip
+
+__version__ = "0.1.0.dev0"
+__all__ = ["KLAnnealing", "sparsify", "sparsity", "strip"]

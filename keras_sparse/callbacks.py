@@ -1,0 +1,91 @@
+"""KLAnnealing: brings the KL term into the loss bit by bit and logs how sparse the model is."""
+
+import numbers
+from typing import Any
+
+import keras
+
+from .counting import sparse_layers, sparsity
+
+
+class KLAnnealing(keras.callbacks.Callback):
+    """Schedules the weight of the KL divergence of every sparse layer and logs their sparsity.
+
+    In epoch e (from 0) the loss is loss + γ(e)·KL/N with γ(e) = 0 for e < `zero_epochs`, then
+    rising linearly to `weight` over `annealing_epochs`, then constant.
+
+    Every epoch's logs (`History`, the progress bar, TensorBoard) get `sparsity` (share of the
+    sparse layers' kernel weights that are pruned), `nonzeros` (how many are left), `kl` (in nats)
+    and `kl_weight` (γ). Put it before callbacks that read those.
+
+    In a custom training loop call `set_model(model)` once and `on_epoch_begin(epoch)` every epoch,
+    and add `sum(model.losses)` to the loss.
+
+    Args:
+        num_examples: N, the number of training examples.
+        zero_epochs: Epochs without the KL term.
+        annealing_epochs: Epochs over which γ rises; 0 for a step.
+        weight: Final γ; 1 is the variational lower bound, more prunes more.
+    """
+
+    def __init__(
+        self,
+        num_examples: int,
+        zero_epochs: int = 5,
+        annealing_epochs: int = 15,
+        weight: float = 1.0,
+    ) -> None:
+        super().__init__()
+        _check_number("num_examples", num_examples, whole=True, minimum=1)
+        _check_number("zero_epochs", zero_epochs, whole=True, minimum=0)
+        _check_number("annealing_epochs", annealing_epochs, whole=True, minimum=0)
+        _check_number("weight", weight, whole=False, minimum=0)
+        self.num_examples = int(num_examples)
+        self.zero_epochs = int(zero_epochs)
+        self.annealing_epochs = int(annealing_epochs)
+        self.weight = float(weight)
+
+    def schedule(self, epoch: int) -> float:
+        """γ in `epoch`, counted from 0."""
+        epochs_in = epoch - self.zero_epochs
+        if epochs_in < 0:
+            return 0.0
+        if epochs_in >= self.annealing_epochs:
+            return self.weight
+        return self.weight * epochs_in / self.annealing_epochs
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        # A subclassed model may create its layers at the first call, so none is no error yet.
+        for layer in sparse_layers(model):
+            layer._kl_is_scheduled = True
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        if not sparse_layers(self.model):
+            raise ValueError(
+                "KLAnnealing needs a model with sparse layers: build it from "
+                "keras_sparse.layers or convert it with keras_sparse.sparsify(). "
+                f"Received: model={self.model.name!r} without any."
+            )
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        for layer in sparse_layers(self.model):
+            layer._kl_is_scheduled = True
+            layer.kl_weight = self.schedule(epoch) / self.num_examples
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if logs is None:
+            return
+        built = [layer for layer in sparse_layers(self.model) if layer.built]
+        total = sparsity(self.model).total
+        logs["sparsity"] = total.sparsity
+        logs["nonzeros"] = total.nonzeros
+        logs["kl"] = float(sum(layer.kl_divergence() for layer in built))
+        logs["kl_weight"] = self.schedule(epoch)
+
+
+def _check_number(name: str, value: Any, *, whole: bool, minimum: int) -> None:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not value >= minimum:
+        noun = "a whole number" if whole else "a number"
+        raise ValueError(f"{name} must be {noun} of at least {minimum}. Received: {name}={value!r}")

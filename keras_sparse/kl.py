@@ -1,0 +1,48 @@
+"""Kullback-Leibler divergences between the posteriors of the weights and their priors.
+
+Pure functions of tensors. θ is a mean, σ² a variance and α = σ²/θ² the ratio of noise to signal
+of one weight or one group: a weight with a large α carries noise only and can go.
+"""
+
+import tensorflow as tf
+
+LOG_ALPHA_LIMIT = 8.0
+"""log α is clipped to ±this in training: outside, the approximation below is flat."""
+
+EPSILON = 1e-8
+"""Added to θ² before its logarithm and to variances before their root."""
+
+_K1, _K2, _K3 = 0.63576, 1.87320, 1.48695
+
+
+def log_alpha(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """log α = log σ² − log θ², not clipped; same shape as its arguments."""
+    return log_variance - tf.math.log(tf.square(mean) + EPSILON)
+
+
+def log_uniform_kl(log_alpha: tf.Tensor) -> tf.Tensor:
+    """KL(N(θ, αθ²) ‖ log-uniform prior) of each element, in nats, up to a constant.
+
+    The approximation of Molchanov et al. (2017), eq. 14, shifted so that it tends to 0 as
+    α → ∞: a pruned weight costs nothing.
+
+    Args:
+        log_alpha: Any shape; clip it to ±`LOG_ALPHA_LIMIT` first when training.
+
+    Returns:
+        A tensor of the same shape, positive and falling in log α.
+    """
+    negative_kl = (
+        _K1 * tf.sigmoid(_K2 + _K3 * log_alpha) - 0.5 * tf.math.softplus(-log_alpha) - _K1
+    )
+    return -negative_kl
+
+
+def standard_normal_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """KL(N(mean, e^log_variance) ‖ N(0, 1)) of each element, in nats; same shape."""
+    return 0.5 * (tf.exp(log_variance) + tf.square(mean) - 1.0 - log_variance)
+
+
+def clip_log_alpha(log_alpha: tf.Tensor) -> tf.Tensor:
+    """log α within ±`LOG_ALPHA_LIMIT`; the gradient is 1 inside and 0 outside."""
+    return tf.clip_by_value(log_alpha, -LOG_ALPHA_LIMIT, LOG_ALPHA_LIMIT)

@@ -1,0 +1,213 @@
+"""Bayesian Compression, group normal-Jeffreys (Louizos et al., 2017): each group has its own noise.
+
+A group is an output feature map of a convolution or an input neuron of a dense layer. Its scale
+z has the posterior N(μ_z, σ_z²) under a log-uniform prior; the weights are w = z·v with
+v ~ N(μ, σ²) under a standard normal prior. A group whose α_z = σ_z²/μ_z² ends above e^threshold is
+noise and is zero in prediction. The scale of an output map multiplies its bias too, so that
+the output of a pruned map is exactly activation(0).
+"""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from ..kl import EPSILON, LOG_ALPHA_LIMIT, log_alpha, log_uniform_kl, standard_normal_kl
+from .base import SparseLayer, get_initializer
+from .estimators import ESTIMATORS
+from .noise import normal_like
+from .stages import (
+    Conv2DStages,
+    DenseStages,
+    DepthwiseConv2DStages,
+    SeparableConv2DStages,
+    Stage,
+)
+
+
+@tf.function(jit_compile=True, autograph=False)
+def _weight_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(standard_normal_kl(mean, log_variance))
+
+
+def _limited(group_log_alpha: tf.Tensor) -> tf.Tensor:
+    # Not from below, as in SpVD: groups start at log α = −9, where a clip would stop their gradient.
+    return tf.minimum(group_log_alpha, LOG_ALPHA_LIMIT)
+
+
+class BCMixin(SparseLayer):
+    """The mathematics of BC for any layer that has `stages`.
+
+    Args:
+        *args: The Keras layer's own arguments.
+        threshold: Groups with log α_z at or above it are pruned.
+        log_variance_initializer: Start of all log-variances (weights, biases, groups): a number
+            or a Keras initializer.
+        group_initializer: Start of the means of the group scales.
+        estimator: "local" (a noise value for every activation) or "mirrored" (one for every
+            weight, mirrored over the batch: about half the cost). The scales of the groups have
+            a noise value for every example either way.
+        seed: Seed of the noise; None draws one from Keras's global seed.
+        **kwargs: The Keras layer's own arguments.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        threshold: float = -3.0,
+        log_variance_initializer: Any = -9.0,
+        group_initializer: Any = 1.0,
+        estimator: str = "local",
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        group_initializer = get_initializer("group_initializer", group_initializer)
+        super().__init__(
+            *args,
+            threshold=threshold,
+            log_variance_initializer=log_variance_initializer,
+            estimator=estimator,
+            seed=seed,
+            **kwargs,
+        )
+        self.group_initializer = group_initializer
+
+    def build(self: Any, input_shape: Any) -> None:
+        super().build(input_shape)
+        self._posteriors = {}
+        for index, stage in enumerate(self.stages()):
+            name = stage.kernel_name
+            shape = getattr(self, name).shape
+            group_shape = tuple(shape[axis] for axis in stage.group_axes)
+            self._posteriors[name] = {
+                "log_variance": self._add_log_variance(f"{name}_log_variance", shape),
+                "group_mean": self.add_weight(
+                    name=f"{name}_group_mean",
+                    shape=group_shape,
+                    initializer=self.group_initializer,
+                    autocast=False,
+                ),
+                "group_log_variance": self._add_log_variance(
+                    f"{name}_group_log_variance", group_shape, carries_kl=index == 0
+                ),
+            }
+        self.bias_log_variance = (
+            None
+            if self.bias is None
+            else self._add_log_variance("bias_log_variance", self.bias.shape)
+        )
+
+    def _weights(self, stage: Stage) -> tuple[tf.Tensor, tf.Tensor]:
+        """(μ, log σ²) of a stage's kernel before its group scale, each in the kernel's shape."""
+        posterior = self._posteriors[stage.kernel_name]
+        return self._wide(getattr(self, stage.kernel_name)), self._wide(posterior["log_variance"])
+
+    def _groups(self, stage: Stage) -> tuple[tf.Tensor, tf.Tensor]:
+        """(μ_z, log σ_z²) of a stage's groups, each in the shape of the kernel's group axes."""
+        posterior = self._posteriors[stage.kernel_name]
+        return self._wide(posterior["group_mean"]), self._wide(posterior["group_log_variance"])
+
+    def group_means(self) -> list[keras.Variable]:
+        """The variables μ_z, one per stage."""
+        return [self._posteriors[stage.kernel_name]["group_mean"] for stage in self.stages()]
+
+    def _log_alpha(self, stage: Stage) -> tf.Tensor:
+        return log_alpha(*self._groups(stage))
+
+    def kl_divergence(self) -> tf.Tensor:
+        terms = []
+        for stage in self.stages():
+            terms.append(tf.reduce_sum(log_uniform_kl(_limited(self._log_alpha(stage)))))
+            terms.append(_weight_kl(*self._weights(stage)))
+        if self.bias is not None:
+            terms.append(_weight_kl(self._wide(self.bias), self._wide(self.bias_log_variance)))
+        return tf.add_n(terms)
+
+    def _pruned_scale(self, stage: Stage) -> tf.Tensor:
+        """μ_z, zero where the group is pruned; shape of the kernel's group axes."""
+        return tf.where(self._keep_mask(stage), self._groups(stage)[0], 0.0)
+
+    def pruned_kernels(self) -> list[tf.Tensor]:
+        kernels = []
+        for stage in self.stages():
+            mean, _ = self._weights(stage)
+            shape = [
+                size if axis in stage.group_axes else 1 for axis, size in enumerate(mean.shape)
+            ]
+            kernels.append(mean * tf.reshape(self._pruned_scale(stage), shape))
+        return kernels
+
+    def pruned_bias(self) -> tf.Tensor | None:
+        if self.bias is None:
+            return None
+        bias, last = self._wide(self.bias), self.stages()[-1]
+        return bias if last.groups_are_inputs else bias * tf.reshape(self._pruned_scale(last), [-1])
+
+    def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
+        stages = self.stages()
+        for stage in stages:
+            if stage.groups_are_inputs:
+                x = self._scale(x, stage)
+            mean, log_variance = self._weights(stage)
+            x = ESTIMATORS[self.estimator](
+                stage.linear, x, mean, tf.exp(log_variance), self.seed_generator.next()
+            )
+            if stage is stages[-1] and self.bias is not None:
+                x = self._add_per_channel(x, self._sample_bias(x))
+            if not stage.groups_are_inputs:
+                x = self._scale(x, stage)
+        return x
+
+    def _scale(self, x: tf.Tensor, stage: Stage) -> tf.Tensor:
+        """`x` times a sample of z for each example and channel."""
+        mean, log_variance = self._groups(stage)
+        variance = tf.exp(_limited(log_alpha(mean, log_variance))) * (tf.square(mean) + EPSILON)
+        z = self._per_example(x, tf.reshape(mean, [-1]), tf.reshape(variance, [-1]))
+        return x * tf.cast(self._over_positions(z, x), x.dtype)
+
+    def _sample_bias(self, x: tf.Tensor) -> tf.Tensor:
+        variance = tf.exp(self._wide(self.bias_log_variance))
+        return self._per_example(x, self._wide(self.bias), variance)
+
+    def _per_example(self, x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
+        """Samples of N(mean, variance), shape (batch of `x`, channels), from (channels,) each."""
+        like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
+        return mean + tf.sqrt(variance) * normal_like(like, self.seed_generator.next())
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        config["group_initializer"] = keras.initializers.serialize(self.group_initializer)
+        return config
+
+
+@keras.saving.register_keras_serializable(package="keras_sparse")
+class BCDense(BCMixin, DenseStages, keras.layers.Dense):
+    """`keras.layers.Dense` with Bayesian Compression; its groups are the input neurons.
+
+    Takes all arguments of `keras.layers.Dense` and those of `BCMixin`.
+    """
+
+
+@keras.saving.register_keras_serializable(package="keras_sparse")
+class BCConv2D(BCMixin, Conv2DStages, keras.layers.Conv2D):
+    """`keras.layers.Conv2D` with Bayesian Compression; its groups are the output feature maps.
+
+    Takes all arguments of `keras.layers.Conv2D` and those of `BCMixin`.
+    """
+
+
+@keras.saving.register_keras_serializable(package="keras_sparse")
+class BCDepthwiseConv2D(BCMixin, DepthwiseConv2DStages, keras.layers.DepthwiseConv2D):
+    """`keras.layers.DepthwiseConv2D` with Bayesian Compression; its groups are the output maps.
+
+    Takes all arguments of `keras.layers.DepthwiseConv2D` and those of `BCMixin`.
+    """
+
+
+@keras.saving.register_keras_serializable(package="keras_sparse")
+class BCSeparableConv2D(BCMixin, SeparableConv2DStages, keras.layers.SeparableConv2D):
+    """`keras.layers.SeparableConv2D` with Bayesian Compression.
+
+    Its groups are the maps of the depthwise part and the output maps of the 1×1 part. Takes all
+    arguments of `keras.layers.SeparableConv2D` and those of `BCMixin`.
+    """

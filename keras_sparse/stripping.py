@@ -1,0 +1,81 @@
+"""strip: a model with sparse layers back to plain Keras layers."""
+
+import inspect
+import warnings
+from typing import Any
+
+import keras
+import numpy as np
+
+from .layers import BCMixin, SparseLayer
+from .shrinking import shrink
+from .counting import sparse_layers
+from .walking import check_graph, copy_of, is_graph, rebuild, refuse_lambda_between
+
+
+def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model:
+    """Copies a model with every sparse layer replaced by its plain Keras layer, pruned.
+
+    SpVD leaves zeros in place. After BC, feature maps and neurons that are pruned are removed from
+    the layer that makes them and from those that read them, through batch normalization,
+    activations, pooling, flatten, depthwise and separable convolutions, concatenation and
+    additions, wherever the output stays the same; see `keras_sparse.shrinking`.
+
+    Args:
+        model: A built Sequential or functional model; it is not changed.
+        remove_dead: Whether to remove dead maps and neurons. By default, if the model has BC layers.
+
+    Returns:
+        An ordinary Keras model, not compiled, that predicts what `model` predicts.
+
+    Raises:
+        ValueError: The model cannot be read; the message says why.
+    """
+    check_graph(model, "strip")
+    refuse_lambda_between(model, lambda layer: isinstance(layer, SparseLayer), "strip")
+    layers = sparse_layers(model)
+    for layer in layers:
+        if layer.prunes_everything():
+            warnings.warn(
+                f"Everything in layer {layer.name!r} is at or above its threshold "
+                f"{float(layer.threshold):g}: only the strongest weight or group stays.",
+                stacklevel=2,
+            )
+    if remove_dead is None:
+        remove_dead = any(isinstance(layer, BCMixin) for layer in layers)
+    return _strip(model, remove_dead)
+
+
+def _strip(model: keras.Model, remove_dead: bool) -> keras.Model:
+    pairs: list[tuple[Any, Any]] = []
+
+    def replace(layer: keras.layers.Layer) -> keras.layers.Layer:
+        if is_graph(layer):
+            return _strip(layer, remove_dead)
+        new = _plain(layer) if isinstance(layer, SparseLayer) else copy_of(layer)
+        pairs.append((layer, new))
+        return new
+
+    plain = rebuild(model, replace)
+    for old, new in pairs:
+        if isinstance(old, SparseLayer):
+            for stage, kernel in zip(old.stages(), old.pruned_kernels(), strict=True):
+                getattr(new, stage.kernel_name).assign(np.asarray(kernel))
+            if new.bias is not None:
+                new.bias.assign(np.asarray(old.pruned_bias()))
+        else:
+            new.set_weights(old.get_weights())
+    return shrink(plain) if remove_dead else plain
+
+
+def _plain(layer: Any) -> keras.layers.Layer:
+    """The Keras layer that a sparse layer replaces, with the same name and arguments."""
+    plain_class = next(c for c in type(layer).__mro__ if c.__module__.startswith("keras."))
+    mixin = next(c for c in type(layer).__mro__ if "__init__" in vars(c))
+    own = {
+        name
+        for name, parameter in inspect.signature(mixin.__init__).parameters.items()
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+    config = {key: value for key, value in layer.get_config().items() if key not in own}
+    return plain_class.from_config(config)

@@ -1,0 +1,1 @@
+"""Sparse architecture search, imported as `keras_sparse.tuner`."""

@@ -21,8 +21,8 @@ import numpy as np
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
-from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from keras_sparse.counting import sparse_layers
+from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 
 BATCH = 100
 THRESHOLDS = {"spvd": np.arange(-2.0, 3.01, 0.5), "bc": np.arange(-6.0, 1.01, 0.5)}
@@ -222,9 +222,7 @@ def main() -> None:
         callbacks = [MagnitudePruning(target, begin=run.epochs // 5, end=run.epochs * 3 // 4)]
     else:
         callbacks = [KLAnnealing(len(data.x_train), *run.annealing)]
-    model, state = train(
-        model, run, data, callbacks, folder, arguments.seed, arguments.every
-    )
+    model, state = train(model, run, data, callbacks, folder, arguments.seed, arguments.every)
 
     tried: list[dict[str, float]] = []
     if run.method in THRESHOLDS:

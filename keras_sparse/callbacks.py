@@ -86,6 +86,7 @@ class KLAnnealing(keras.callbacks.Callback):
 
 def _check_number(name: str, value: Any, *, whole: bool, minimum: int) -> None:
     kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not value >= minimum:
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    if not is_number or not float(value) >= minimum:
         noun = "a whole number" if whole else "a number"
         raise ValueError(f"{name} must be {noun} of at least {minimum}. Received: {name}={value!r}")

@@ -39,9 +39,9 @@ def sparsify(
 ) -> keras.Model:
     """Copies a Sequential or functional model, with sparse layers in place of plain ones.
 
-    Dense, Conv2D, DepthwiseConv2D and SeparableConv2D get sparse twins with the same name, arguments
-    and weights; all other layers, and subclasses of those four, are copied as they are. Nested
-    models are converted too. The given model is not changed; the new one is not compiled.
+    Dense, Conv2D, DepthwiseConv2D and SeparableConv2D get sparse twins with the same name,
+    arguments and weights; all other layers, and subclasses of those four, are copied as they are.
+    Nested models are converted too. The given model is not changed; the new one is not compiled.
 
     Args:
         model: A built model, trained or fresh.

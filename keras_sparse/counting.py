@@ -39,13 +39,16 @@ class ModelSparsity(NamedTuple):
 
     @property
     def total(self) -> LayerSparsity:
+        """All layers together."""
         weights = sum(layer.weights for layer in self.layers)
         return LayerSparsity("total", weights, sum(layer.nonzeros for layer in self.layers))
 
     def __str__(self) -> str:
         rows = [(row.name, row.weights, row.nonzeros, row) for row in (*self.layers, self.total)]
         width = max(len(name) for name, *_ in rows)
-        lines = [f"{'layer':<{width}}  {'weights':>9}  {'non-zero':>9}  {'sparsity':>8}  {'ratio':>7}"]
+        lines = [
+            f"{'layer':<{width}}  {'weights':>9}  {'non-zero':>9}  {'sparsity':>8}  {'ratio':>7}"
+        ]
         for name, weights, nonzeros, row in rows:
             lines.append(
                 f"{name:<{width}}  {weights:>9,}  {nonzeros:>9,}  "
@@ -62,8 +65,8 @@ def sparse_layers(model: keras.Model) -> list[Any]:
 def sparsity(model: keras.Model) -> ModelSparsity:
     """Counts the kernel weights that prediction uses in each layer of any Keras model.
 
-    A sparse layer is counted as it predicts (pruned), a plain layer by its zeros. For BC this counts
-    whole groups per layer; `strip` removes more, because a removed feature map also leaves
+    A sparse layer is counted as it predicts (pruned), a plain layer by its zeros. For BC this
+    counts whole groups per layer; `strip` removes more, because a removed feature map also leaves
     the next layer's kernel.
     """
     rows = []

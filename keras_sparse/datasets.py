@@ -49,6 +49,7 @@ class Dataset(NamedTuple):
 
     @property
     def num_classes(self) -> int:
+        """How many classes there are."""
         return len(self.class_names)
 
     @property
@@ -68,13 +69,13 @@ class _Source(NamedTuple):
     validation: int
     split_class: int | None = None
     download: Callable[[], Any] | None = None
-    class_names: tuple[str, ...] | None = None
+    class_names: list[str] | None = None
 
 
-_FASHION = ("T-shirt", "trouser", "pullover", "dress", "coat")
-_FASHION += ("sandal", "shirt", "sneaker", "bag", "ankle boot")
-_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer")
-_CIFAR10 += ("dog", "frog", "horse", "ship", "truck")
+_FASHION = ["T-shirt", "trouser", "pullover", "dress", "coat"]
+_FASHION += ["sandal", "shirt", "sneaker", "bag", "ankle boot"]
+_CIFAR10 = ["airplane", "automobile", "bird", "cat", "deer"]
+_CIFAR10 += ["dog", "frog", "horse", "ship", "truck"]
 
 _MNIST = _Source(("mnist.npz",), 5000, download=keras.datasets.mnist.load_data)
 _CIFAR = _Source(
@@ -157,7 +158,7 @@ def check_data(x: np.ndarray, y: np.ndarray, num_classes: int, *, name: str = "x
         raise ValueError(f"{name} must be images of numbers. Received: dtype={x.dtype}")
     if not np.isfinite(x).all():
         raise ValueError(
-            f"{name} must be finite. Received: {int((~np.isfinite(x)).sum())} NaN or infinite values"
+            f"{name} must be finite. Received: {np.sum(~np.isfinite(x))} NaN or infinite values"
         )
     if y.ndim != 1 or y.dtype.kind not in "biu":
         raise ValueError(
@@ -209,7 +210,11 @@ def _find(name: str, source: _Source) -> dict[str, np.ndarray]:
 def _digits() -> dict[str, np.ndarray]:
     digits = load_digits()
     splits = train_test_split(
-        digits.images, digits.target, test_size=360, stratify=digits.target, random_state=_SPLIT_SEED
+        digits.images,
+        digits.target,
+        test_size=360,
+        stratify=digits.target,
+        random_state=_SPLIT_SEED,
     )
     x_train, x_test, y_train, y_test = splits
     return {"x_train": x_train, "y_train": y_train, "x_test": x_test, "y_test": y_test}
@@ -237,7 +242,9 @@ def _prepare(name: str, arrays: dict[str, np.ndarray], validation: int | None) -
         key: ((value - mean.astype(np.float32)) / deviation.astype(np.float32)).astype(np.float32)
         for key, value in images.items()
     }
-    class_names = tuple(map(str, names)) if names is not None else tuple(map(str, range(num_classes)))
+    class_names = (
+        tuple(map(str, names)) if names is not None else tuple(map(str, range(num_classes)))
+    )
     return Dataset(
         name=name,
         **{key: scaled[key] for key in ("x_train", "x_val", "x_test")},

@@ -1,6 +1,6 @@
 """The smallest complete use: train a sparse CNN on scikit-learn's digits and save it stripped.
 
-    python -m keras_sparse.demo [--out runs/demo]
+python -m keras_sparse.demo [--out runs/demo]
 """
 
 import argparse

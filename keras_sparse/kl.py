@@ -16,7 +16,7 @@ _K1, _K2, _K3 = 0.63576, 1.87320, 1.48695
 
 
 def log_alpha(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-    """log α = log σ² − log θ², not clipped; same shape as its arguments."""
+    """Log α = log σ² − log θ², not clipped; same shape as its arguments."""
     return log_variance - tf.math.log(tf.square(mean) + EPSILON)
 
 
@@ -32,10 +32,8 @@ def log_uniform_kl(log_alpha: tf.Tensor) -> tf.Tensor:
     Returns:
         A tensor of the same shape, positive and falling in log α.
     """
-    negative_kl = (
-        _K1 * tf.sigmoid(_K2 + _K3 * log_alpha) - 0.5 * tf.math.softplus(-log_alpha) - _K1
-    )
-    return -negative_kl
+    # 1 − sigmoid(x) = sigmoid(−x): accurate where the divergence is close to 0.
+    return _K1 * tf.sigmoid(-_K2 - _K3 * log_alpha) + 0.5 * tf.math.softplus(-log_alpha)
 
 
 def standard_normal_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
@@ -44,5 +42,5 @@ def standard_normal_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
 
 
 def clip_log_alpha(log_alpha: tf.Tensor) -> tf.Tensor:
-    """log α within ±`LOG_ALPHA_LIMIT`; the gradient is 1 inside and 0 outside."""
+    """Log α within ±`LOG_ALPHA_LIMIT`; the gradient is 1 inside and 0 outside."""
     return tf.clip_by_value(log_alpha, -LOG_ALPHA_LIMIT, LOG_ALPHA_LIMIT)

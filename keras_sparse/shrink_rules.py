@@ -1,9 +1,10 @@
 """How each kind of Keras layer behaves when channels disappear; used by `shrinking`.
 
-A rule answers four questions about one call of a layer. Channels are on the last axis; constants are
-float arrays with NaN where a channel is not constant; masks are True where a channel goes.
+A rule answers four questions about one call of a layer. Channels are on the last axis; constants
+are float arrays with NaN where a channel is not constant; masks are True where a channel goes.
 """
 
+import math
 from typing import Any
 
 import keras
@@ -135,7 +136,9 @@ class DepthwiseRule(Rule):
     """DepthwiseConv2D: input channel c makes the output maps c·m … c·m + m − 1."""
 
     def constants(self, layer: Any, inputs: Arrays) -> np.ndarray:
-        return _activated(layer, _depthwise_constants(layer, layer.kernel, inputs[0]) + _bias(layer))
+        return _activated(
+            layer, _depthwise_constants(layer, layer.kernel, inputs[0]) + _bias(layer)
+        )
 
     def tie(self, inputs: Arrays, output: np.ndarray) -> None:
         by_input = output.reshape(len(inputs[0]), -1)
@@ -175,18 +178,16 @@ class SeparableRule(Rule):
         return _with_bias(layer, {"filters": int(kept_out.sum())}, kernels, folded, kept_out)
 
 
-_ELEMENTWISE = (L.ReLU, L.LeakyReLU, L.ELU, L.Dropout, L.SpatialDropout2D, L.GaussianNoise)
-_ELEMENTWISE += (L.GaussianDropout, L.ActivityRegularization)
-_POOLING = (L.MaxPooling2D, L.AveragePooling2D, L.GlobalMaxPooling2D, L.GlobalAveragePooling2D)
-_POOLING += (L.UpSampling2D, L.Cropping2D)
-_MERGES = (L.Add, L.Average, L.Maximum, L.Minimum, L.Multiply, L.Subtract)
+_ELEMENTWISE = [L.ReLU, L.LeakyReLU, L.ELU, L.Dropout, L.SpatialDropout2D, L.GaussianNoise]
+_ELEMENTWISE += [L.GaussianDropout, L.ActivityRegularization]
+_POOLING = [L.MaxPooling2D, L.AveragePooling2D, L.GlobalMaxPooling2D, L.GlobalAveragePooling2D]
+_POOLING += [L.UpSampling2D, L.Cropping2D]
+_MERGES = [L.Add, L.Average, L.Maximum, L.Minimum, L.Multiply, L.Subtract]
+_CHANNELWISE = ["linear", "relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "silu"]
+_CHANNELWISE += ["hard_silu", "softplus", "softsign", "tanh", "hard_tanh", "sigmoid"]
+_CHANNELWISE += ["hard_sigmoid", "exponential", "mish"]
 _CHANNELWISE_ACTIVATIONS = {
-    getattr(keras.activations, name)
-    for name in (
-        "linear relu relu6 leaky_relu elu selu celu gelu silu hard_silu softplus softsign "
-        "tanh hard_tanh sigmoid hard_sigmoid exponential mish"
-    ).split()
-    if hasattr(keras.activations, name)
+    getattr(keras.activations, name) for name in _CHANNELWISE if hasattr(keras.activations, name)
 }
 
 
@@ -217,7 +218,7 @@ def rule_for(layer: Any, input_shapes: list[tuple[int | None, ...]]) -> Rule | N
     if kind is L.Concatenate:
         return ConcatenateRule() if layer.axis in (-1, ranks[0] - 1) else None
     if kind is L.Flatten and None not in input_shapes[0][1:]:
-        return FlattenRule(int(np.prod(input_shapes[0][1:-1], dtype=int)))
+        return FlattenRule(math.prod(size or 0 for size in input_shapes[0][1:-1]))
     return None
 
 

@@ -1,15 +1,15 @@
 """strip: a model with sparse layers back to plain Keras layers."""
 
-import inspect
 import warnings
 from typing import Any
 
 import keras
 import numpy as np
 
-from .layers import BCMixin, SparseLayer
-from .shrinking import shrink
 from .counting import sparse_layers
+from .layers import BCMixin, SparseLayer
+from .layers.base import keras_class, own_parameters
+from .shrinking import shrink
 from .walking import check_graph, copy_of, is_graph, rebuild, refuse_lambda_between
 
 
@@ -23,7 +23,7 @@ def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model
 
     Args:
         model: A built Sequential or functional model; it is not changed.
-        remove_dead: Whether to remove dead maps and neurons. By default, if the model has BC layers.
+        remove_dead: Whether to remove dead maps and neurons; by default if there are BC layers.
 
     Returns:
         An ordinary Keras model, not compiled, that predicts what `model` predicts.
@@ -70,12 +70,6 @@ def _strip(model: keras.Model, remove_dead: bool) -> keras.Model:
 
 def _plain(layer: Any) -> keras.layers.Layer:
     """The Keras layer that a sparse layer replaces, with the same name and arguments."""
-    plain_class = next(c for c in type(layer).__mro__ if c.__module__.startswith("keras."))
-    mixin = next(c for c in type(layer).__mro__ if "__init__" in vars(c))
-    own = {
-        name
-        for name, parameter in inspect.signature(mixin.__init__).parameters.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    own = {parameter.name for parameter in own_parameters(type(layer))}
     config = {key: value for key, value in layer.get_config().items() if key not in own}
-    return plain_class.from_config(config)
+    return keras_class(type(layer)).from_config(config)

@@ -122,7 +122,9 @@ def copy_of(layer: keras.layers.Layer) -> keras.layers.Layer:
     return type(layer).from_config(layer.get_config())
 
 
-def refuse_lambda_between(model: keras.Model, is_prunable: Callable[[Any], bool], function: str) -> None:
+def refuse_lambda_between(
+    model: keras.Model, is_prunable: Callable[[Any], bool], function: str
+) -> None:
     """Raises if a Lambda layer stands between two prunable layers: what it does is unknown."""
     graph = walk(model)
     after_prunable: dict[int, str | None] = {}

@@ -17,7 +17,9 @@ def test_schedule_is_zero_then_linear_then_constant():
 def test_layers_get_the_weight_over_the_number_of_examples():
     model = small_model(SpVDConv2D)
     model.compile("adam", loss())
-    model.fit(images(), labels(), epochs=3, verbose=0, callbacks=[KLAnnealing(50, 1, 1, weight=0.5)])
+    model.fit(
+        images(), labels(), epochs=3, verbose=0, callbacks=[KLAnnealing(50, 1, 1, weight=0.5)]
+    )
     assert float(model.get_layer("sparse").kl_weight) == pytest.approx(0.01)
 
 

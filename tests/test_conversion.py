@@ -12,7 +12,9 @@ L = keras.layers
 
 def plain_model() -> keras.Model:
     inputs = keras.Input((6, 6, 4))
-    x = L.Conv2D(8, 3, padding="same", activation="relu", kernel_regularizer="l2", name="conv")(inputs)
+    x = L.Conv2D(8, 3, padding="same", activation="relu", kernel_regularizer="l2", name="conv")(
+        inputs
+    )
     x = L.BatchNormalization(name="norm")(x)
     y = L.SeparableConv2D(8, 3, padding="same", depth_multiplier=2, name="separable")(x)
     x = L.Add()([x, L.ReLU()(y)])

@@ -10,10 +10,10 @@ __all__ = [
     "BCDepthwiseConv2D",
     "BCMixin",
     "BCSeparableConv2D",
-    "SparseLayer",
     "SpVDConv2D",
     "SpVDDense",
     "SpVDDepthwiseConv2D",
     "SpVDMixin",
     "SpVDSeparableConv2D",
+    "SparseLayer",
 ]

@@ -1,4 +1,4 @@
-"""What every sparse layer shares: arguments, threshold, weight of the KL term, saving, prediction."""
+"""What every sparse layer shares: arguments, threshold, KL term, saving, prediction."""
 
 import inspect
 import math
@@ -56,7 +56,7 @@ class SparseLayer:
     # From the Keras layer.
     activation: Any
     bias: Any
-    use_bias: bool
+    compute_dtype: str
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -129,7 +129,7 @@ class SparseLayer:
     # The posterior, supplied by the method.
 
     def log_alpha(self) -> tf.Tensor | tuple[tf.Tensor, ...]:
-        """log α of each weight (SpVD) or group (BC); a pair for separable convolutions."""
+        """Log α of each weight (SpVD) or group (BC); a pair for separable convolutions."""
         return _unpacked([self._log_alpha(stage) for stage in self.stages()])
 
     def keep_mask(self) -> tf.Tensor | tuple[tf.Tensor, ...]:
@@ -153,11 +153,11 @@ class SparseLayer:
 
     @abstractmethod
     def _log_alpha(self, stage: Stage) -> tf.Tensor:
-        """log α of each weight or group of one stage."""
+        """Log α of each weight or group of one stage."""
 
     @abstractmethod
     def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
-        """A sample of the output, bias included, before the activation."""
+        """A sample of the output, after bias and activation."""
 
     def _keep_mask(self, stage: Stage) -> tf.Tensor:
         log_alpha = self._log_alpha(stage)
@@ -178,16 +178,25 @@ class SparseLayer:
         x = tf.cast(inputs, self.compute_dtype)
         if training:
             self._warn_without_kl()
-            x = self._sample_output(x)
-        else:
-            for stage, kernel in zip(self.stages(), self.pruned_kernels(), strict=True):
-                x = stage.linear(x, tf.cast(kernel, x.dtype))
-            x = self._add_per_channel(x, self.pruned_bias())
+            return self._sample_output(x)
+        for stage, kernel in zip(self.stages(), self.pruned_kernels(), strict=True):
+            x = stage.linear(x, tf.cast(kernel, x.dtype))
+        return self._activate(self._add_per_channel(x, self.pruned_bias()))
+
+    def _activate(self, x: tf.Tensor) -> tf.Tensor:
         return x if self.activation is None else self.activation(x)
 
     def _add_per_channel(self, x: tf.Tensor, value: tf.Tensor | None) -> tf.Tensor:
-        """Adds `value`, shape (channels,) or (batch, channels), to the channels of `x`."""
-        return x if value is None else x + tf.cast(self._over_positions(value, x), x.dtype)
+        """Adds `value`, shape (channels,), to the channels of `x`."""
+        if value is None:
+            return x
+        value = tf.cast(value, x.dtype)
+        # Several times faster on a CPU than an addition that broadcasts.
+        return (
+            tf.nn.bias_add(x, value)
+            if self.channel_axis == -1
+            else x + self._over_positions(value, x)
+        )
 
     def _over_positions(self, value: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         """`value`, shape (channels,) or (batch, channels), shaped so that it broadcasts to `x`."""
@@ -273,21 +282,27 @@ def _unpacked(values: list[tf.Tensor]) -> tf.Tensor | tuple[tf.Tensor, ...]:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def own_parameters(cls: type) -> list[inspect.Parameter]:
+    """The keyword-only parameters that a sparse layer has beside those of the Keras layer."""
+    first = next(c for c in cls.__mro__ if "__init__" in vars(c))
+    parameters = inspect.signature(vars(first)["__init__"]).parameters.values()
+    return [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def keras_class(cls: type) -> Any:
+    """The Keras layer that a sparse layer replaces, or None for a mixin."""
+    return next((c for c in cls.__mro__ if c.__module__.startswith("keras.")), None)
+
+
 def _joined_signature(cls: type) -> inspect.Signature:
     """The Keras layer's own parameters followed by the sparse layer's keyword-only ones.
 
     Made from the installed Keras, so that the two cannot drift apart.
     """
-    sparse = next(c for c in cls.__mro__ if "__init__" in vars(c))
-    keywords = [
-        p
-        for p in inspect.signature(sparse.__init__).parameters.values()  # type: ignore[misc]
-        if p.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
-    keras_class = next((c for c in cls.__mro__ if c.__module__.startswith("keras.")), None)
-    if keras_class is None:
-        return inspect.Signature(keywords)
-    own = [p for n, p in inspect.signature(keras_class.__init__).parameters.items() if n != "self"]
-    positional = [p for p in own if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    rest = [p for p in own if p.kind is inspect.Parameter.VAR_KEYWORD]
-    return inspect.Signature(positional + keywords + rest)
+    replaced = keras_class(cls)
+    if replaced is None:
+        return inspect.Signature(own_parameters(cls))
+    theirs = list(inspect.signature(replaced).parameters.values())
+    positional = [p for p in theirs if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    rest = [p for p in theirs if p.kind is inspect.Parameter.VAR_KEYWORD]
+    return inspect.Signature([*positional, *own_parameters(cls), *rest])

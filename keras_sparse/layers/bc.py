@@ -7,11 +7,13 @@ noise and is zero in prediction. The scale of an output map multiplies its bias 
 the output of a pruned map is exactly activation(0).
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from ..fusing import fused
 from ..kl import EPSILON, LOG_ALPHA_LIMIT, log_alpha, log_uniform_kl, standard_normal_kl
 from .base import SparseLayer, get_initializer
 from .estimators import ESTIMATORS
@@ -25,13 +27,17 @@ from .stages import (
 )
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _weight_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(standard_normal_kl(mean, log_variance))
 
 
+def _joined(tensors: Iterable[tf.Tensor]) -> tf.Tensor:
+    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+
+
 def _limited(group_log_alpha: tf.Tensor) -> tf.Tensor:
-    # Not from below, as in SpVD: groups start at log α = −9, where a clip would stop their gradient.
+    # Not from below, as in SpVD: groups start at log α = −9, where a clip would stop the gradient.
     return tf.minimum(group_log_alpha, LOG_ALPHA_LIMIT)
 
 
@@ -44,9 +50,10 @@ class BCMixin(SparseLayer):
         log_variance_initializer: Start of all log-variances (weights, biases, groups): a number
             or a Keras initializer.
         group_initializer: Start of the means of the group scales.
-        estimator: "local" (a noise value for every activation) or "mirrored" (one for every
-            weight, mirrored over the batch: about half the cost). The scales of the groups have
-            a noise value for every example either way.
+        estimator: "local" (a noise value for every activation), "mirrored" (one for every weight,
+            mirrored over the batch: half the cost) or "auto" (local in dense layers, mirrored in
+            convolutions); see `keras_sparse.layers.estimators`. The scales of the groups have
+            a noise value for every example in any case.
         seed: Seed of the noise; None draws one from Keras's global seed.
         **kwargs: The Keras layer's own arguments.
     """
@@ -57,7 +64,7 @@ class BCMixin(SparseLayer):
         threshold: float = -3.0,
         log_variance_initializer: Any = -9.0,
         group_initializer: Any = 1.0,
-        estimator: str = "local",
+        estimator: str = "auto",
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -73,7 +80,7 @@ class BCMixin(SparseLayer):
         self.group_initializer = group_initializer
 
     def build(self: Any, input_shape: Any) -> None:
-        super().build(input_shape)
+        super().build(input_shape)  # type: ignore[misc]
         self._posteriors = {}
         for index, stage in enumerate(self.stages()):
             name = stage.kernel_name
@@ -115,13 +122,16 @@ class BCMixin(SparseLayer):
         return log_alpha(*self._groups(stage))
 
     def kl_divergence(self) -> tf.Tensor:
-        terms = []
+        groups, weights = [], []
         for stage in self.stages():
-            terms.append(tf.reduce_sum(log_uniform_kl(_limited(self._log_alpha(stage)))))
-            terms.append(_weight_kl(*self._weights(stage)))
+            groups.append(_limited(self._log_alpha(stage)))
+            weights.append(self._weights(stage))
         if self.bias is not None:
-            terms.append(_weight_kl(self._wide(self.bias), self._wide(self.bias_log_variance)))
-        return tf.add_n(terms)
+            weights.append((self._wide(self.bias), self._wide(self.bias_log_variance)))
+        means, log_variances = zip(*weights, strict=True)
+        return tf.reduce_sum(log_uniform_kl(_joined(groups))) + _weight_kl(
+            _joined(means), _joined(log_variances)
+        )
 
     def _pruned_scale(self, stage: Stage) -> tf.Tensor:
         """μ_z, zero where the group is pruned; shape of the kernel's group axes."""
@@ -144,35 +154,41 @@ class BCMixin(SparseLayer):
         return bias if last.groups_are_inputs else bias * tf.reshape(self._pruned_scale(last), [-1])
 
     def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
-        stages = self.stages()
+        bias, stages = self._sample_bias(), self.stages()
+
+        def finish(output: tf.Tensor) -> tf.Tensor:
+            return self._add_per_channel(output, bias)
+
         for stage in stages:
             if stage.groups_are_inputs:
                 x = self._scale(x, stage)
             mean, log_variance = self._weights(stage)
             x = ESTIMATORS[self.estimator](
-                stage.linear, x, mean, tf.exp(log_variance), self.seed_generator.next()
+                stage.linear,
+                x,
+                mean,
+                tf.exp(log_variance),
+                self.seed_generator.next(),
+                finish if stage is stages[-1] else tf.identity,
             )
-            if stage is stages[-1] and self.bias is not None:
-                x = self._add_per_channel(x, self._sample_bias(x))
             if not stage.groups_are_inputs:
                 x = self._scale(x, stage)
-        return x
+        return self._activate(x)
 
     def _scale(self, x: tf.Tensor, stage: Stage) -> tf.Tensor:
         """`x` times a sample of z for each example and channel."""
-        mean, log_variance = self._groups(stage)
+        mean, log_variance = (tf.reshape(value, [-1]) for value in self._groups(stage))
         variance = tf.exp(_limited(log_alpha(mean, log_variance))) * (tf.square(mean) + EPSILON)
-        z = self._per_example(x, tf.reshape(mean, [-1]), tf.reshape(variance, [-1]))
+        like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
+        z = mean + tf.sqrt(variance) * normal_like(like, self.seed_generator.next())
         return x * tf.cast(self._over_positions(z, x), x.dtype)
 
-    def _sample_bias(self, x: tf.Tensor) -> tf.Tensor:
-        variance = tf.exp(self._wide(self.bias_log_variance))
-        return self._per_example(x, self._wide(self.bias), variance)
-
-    def _per_example(self, x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        """Samples of N(mean, variance), shape (batch of `x`, channels), from (channels,) each."""
-        like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
-        return mean + tf.sqrt(variance) * normal_like(like, self.seed_generator.next())
+    def _sample_bias(self) -> tf.Tensor | None:
+        """A sample of the bias, one for the whole batch, shape (outputs,)."""
+        if self.bias is None:
+            return None
+        mean, log_variance = self._wide(self.bias), self._wide(self.bias_log_variance)
+        return mean + tf.exp(0.5 * log_variance) * normal_like(mean, self.seed_generator.next())
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

@@ -4,13 +4,14 @@ Drawing a normal for each activation with TensorFlow's generators costs more tha
 of a small network, and thirty times more under XLA. Here a noise value is a pure function
 of its position, the layer's seed and the step: an integer hash, then the inverse error function.
 XLA fuses it with the arithmetic around it, so no noise tensor is ever stored; the backward pass
-computes the same values again. The functions are compiled by XLA also inside an ordinary graph.
+computes the same values again. Large tensors get this also inside an ordinary graph (`fused`).
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from ..fusing import fused
 from ..kl import EPSILON
 
 _SQRT2 = 1.4142135623730951
@@ -37,21 +38,21 @@ def _uniform(bits: tf.Tensor) -> tf.Tensor:
 def _normal(like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Standard normals from `seed` (of the layer, of the step) in the shape and type of `like`."""
     shape = tf.shape(like)
-    # Seed and step are mixed before the position comes in: steps of one layer, or one step of two
-    # layers, must not be shifted copies of each other.
-    seed = tf.cast(seed, tf.uint32)
-    key = _mix(seed[0] ^ _mix(seed[1] + _uint32(0x9E3779B9)))
+    # The key of layer and step is mixed first and joined to the position by an exclusive or: the
+    # noise of two steps or layers must not be the same sequence, shifted.
+    layer, step = tf.unstack(tf.cast(seed, tf.uint32))
+    key = _mix(layer + step * _uint32(0x9E3779B9))
     position = tf.cast(tf.range(tf.reduce_prod(shape)), tf.uint32)
-    bits = _mix(_mix(position + key) ^ key)
+    bits = _mix((position * _uint32(0x9E3779B1)) ^ key)
     return tf.cast(tf.reshape(_SQRT2 * tf.math.erfinv(_uniform(bits)), shape), like.dtype)
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _perturb(mean: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return mean + tf.sqrt(variance + EPSILON) * _normal(mean, seed)
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _perturb_variance_gradient(
     gradient: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor
 ) -> tf.Tensor:
@@ -80,7 +81,7 @@ def perturb(
     return _perturb(mean, variance, seed), gradient
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _normal_like(like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return _normal(like, seed)
 

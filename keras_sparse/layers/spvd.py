@@ -9,6 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from ..fusing import fused
 from ..kl import EPSILON, clip_log_alpha, log_alpha, log_uniform_kl
 from .base import SparseLayer
 from .estimators import ESTIMATORS
@@ -21,13 +22,13 @@ from .stages import (
 )
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _clipped_variance(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
     """σ² with log α clipped: the noise of a dead weight vanishes together with its mean."""
     return tf.exp(clip_log_alpha(log_alpha(mean, log_variance))) * (tf.square(mean) + EPSILON)
 
 
-@tf.function(jit_compile=True, autograph=False)
+@fused
 def _total_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(log_uniform_kl(clip_log_alpha(log_alpha(mean, log_variance))))
 
@@ -39,8 +40,9 @@ class SpVDMixin(SparseLayer):
         *args: The Keras layer's own arguments.
         threshold: Weights with log α at or above it are pruned. 3 is the classic value.
         log_variance_initializer: Start of log σ²: a number or a Keras initializer.
-        estimator: "local" (a noise value for every activation) or "mirrored" (one for every
-            weight, mirrored over the batch: about half the cost).
+        estimator: "local" (a noise value for every activation), "mirrored" (one for every weight,
+            mirrored over the batch: half the cost) or "auto" (local in dense layers, mirrored in
+            convolutions); see `keras_sparse.layers.estimators`.
         seed: Seed of the noise; None draws one from Keras's global seed.
         **kwargs: The Keras layer's own arguments.
     """
@@ -50,7 +52,7 @@ class SpVDMixin(SparseLayer):
         *args: Any,
         threshold: float = 3.0,
         log_variance_initializer: Any = -10.0,
-        estimator: str = "local",
+        estimator: str = "auto",
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
@@ -95,7 +97,12 @@ class SpVDMixin(SparseLayer):
         return None if self.bias is None else self._wide(self.bias)
 
     def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
-        for stage in self.stages():
+        bias, stages = self.pruned_bias(), self.stages()
+
+        def finish(output: tf.Tensor) -> tf.Tensor:
+            return self._activate(self._add_per_channel(output, bias))
+
+        for stage in stages:
             mean, log_variance = self._posterior(stage)
             x = ESTIMATORS[self.estimator](
                 stage.linear,
@@ -103,8 +110,9 @@ class SpVDMixin(SparseLayer):
                 mean,
                 _clipped_variance(mean, log_variance),
                 self.seed_generator.next(),
+                finish if stage is stages[-1] else tf.identity,
             )
-        return self._add_per_channel(x, self.pruned_bias())
+        return x
 
 
 @keras.saving.register_keras_serializable(package="keras_sparse")

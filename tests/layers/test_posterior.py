@@ -15,7 +15,11 @@ def randomise(layer, seed=0):
     rng = np.random.default_rng(seed)
     for variable in layer.trainable_variables:
         is_log = "log_variance" in variable.name
-        values = rng.normal(-1.5, 0.7, variable.shape) if is_log else rng.normal(0.5, 0.5, variable.shape)
+        values = (
+            rng.normal(-1.5, 0.7, variable.shape)
+            if is_log
+            else rng.normal(0.5, 0.5, variable.shape)
+        )
         variable.assign(values)
     layer._kl_is_scheduled = True
 
@@ -35,6 +39,7 @@ def test_sampled_outputs_have_the_moments_of_sampled_weights(estimator):
             tf.constant(mean, tf.float32),
             tf.constant(variance, tf.float32),
             tf.stack([5, step]),
+            tf.identity,
         )
     )
     samples = np.concatenate([draw(tf.constant(step, tf.int64)) for step in range(20_000)])
@@ -45,7 +50,7 @@ def test_sampled_outputs_have_the_moments_of_sampled_weights(estimator):
 def test_mirrored_halves_are_mirrored():
     x = tf.ones((2, 4))
     mean, variance = tf.zeros((4, 3)), tf.ones((4, 3))
-    output = mirrored(tf.matmul, x, mean, variance, tf.constant([1, 1], tf.int64))
+    output = mirrored(tf.matmul, x, mean, variance, tf.constant([1, 1], tf.int64), tf.identity)
     np.testing.assert_allclose(output[0], -output[1], rtol=1e-5)
 
 
@@ -59,7 +64,11 @@ def test_mirrored_takes_any_batch(layer_class, count):
         output = layer(x, training=True)
         total = tf.reduce_sum(output**2)
     assert output.shape == layer(x).shape
-    assert all(np.isfinite(g).all() for g in tape.gradient(total, layer.trainable_variables) if g is not None)
+    assert all(
+        np.isfinite(g).all()
+        for g in tape.gradient(total, layer.trainable_variables)
+        if g is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,9 +105,13 @@ def test_a_layers_samples_have_the_moments_of_its_weights(layer, axes):
     expected = np.einsum("i,nio->no", x.ravel(), kernel.reshape(count, x.size, -1)) + bias
 
     many = tf.constant(np.repeat(x, 1000, axis=0))
-    samples = np.concatenate([layer(many, training=True).numpy().reshape(1000, -1) for _ in range(60)])
+    samples = np.concatenate(
+        [layer(many, training=True).numpy().reshape(1000, -1) for _ in range(60)]
+    )
     spread = expected.std(axis=0)
-    np.testing.assert_allclose(samples.mean(axis=0), expected.mean(axis=0), atol=4 * spread.max() / 245)
+    np.testing.assert_allclose(
+        samples.mean(axis=0), expected.mean(axis=0), atol=4 * spread.max() / 245
+    )
     np.testing.assert_allclose(samples.var(axis=0), expected.var(axis=0), rtol=0.06)
 
 
@@ -129,7 +142,9 @@ def test_the_strongest_stays_whatever_the_threshold(layer_class):
     layer.build(images().shape)
     randomise(layer)
     assert layer.prunes_everything()
-    for mask, log_alpha in zip(as_tuple(layer.keep_mask()), as_tuple(layer.log_alpha()), strict=True):
+    for mask, log_alpha in zip(
+        as_tuple(layer.keep_mask()), as_tuple(layer.log_alpha()), strict=True
+    ):
         assert np.count_nonzero(mask) == 1
         assert np.argmax(np.ravel(mask)) == np.argmin(np.ravel(log_alpha))
 

@@ -1,0 +1,160 @@
+"""What an epoch with sparse layers costs against the same network of plain Keras layers.
+
+    python -m benchmarks.layer_speed
+
+Ratios within one run: in every round each variant trains one epoch, one after the other, and is
+compared with the plain network of that round; the median over the rounds is reported. `naive` is
+the straightforward implementation, a fresh normal for every activation. Results:
+benchmarks/results/layer_speed.json.
+"""
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.record import RESULTS, environment, write_json
+from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
+from keras_sparse.layers.spvd import SpVDMixin, _clipped_variance
+
+L = keras.layers
+BATCH = 128
+
+
+class _Naive(SpVDMixin):
+    """SpVD with TensorFlow's generator, as one would write it down first."""
+
+    def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
+        for stage in self.stages():
+            mean, log_variance = self._posterior(stage)
+            variance = stage.linear(tf.square(x), _clipped_variance(mean, log_variance))
+            noise = keras.random.normal(tf.shape(variance), seed=self.seed_generator)
+            x = stage.linear(x, mean) + tf.sqrt(variance + 1e-8) * noise
+        return self._activate(self._add_per_channel(x, self.pruned_bias()))
+
+
+class _NaiveConv2D(_Naive, SpVDConv2D):
+    pass
+
+
+class _NaiveDense(_Naive, SpVDDense):
+    pass
+
+
+def small(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
+    """A network of the size that fits microcontrollers, 5 thousand weights, on 28×28 images."""
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            L.MaxPooling2D(2),
+            conv(16, 3, activation="relu"),
+            conv(16, 3, activation="relu"),
+            L.MaxPooling2D(2),
+            L.Flatten(),
+            dense(32, activation="relu"),
+            dense(10),
+        ]
+    )
+
+
+def lenet5(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
+    """LeNet-5-Caffe, 430 500 weights."""
+    return keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            conv(20, 5, activation="relu"),
+            L.MaxPooling2D(2),
+            conv(50, 5, activation="relu"),
+            L.MaxPooling2D(2),
+            L.Flatten(),
+            dense(500, activation="relu"),
+            dense(10),
+        ]
+    )
+
+
+def _bound(layer: Callable[..., Any], estimator: str) -> Callable[..., Any]:
+    return lambda *args, **kwargs: layer(*args, estimator=estimator, **kwargs)
+
+
+VARIANTS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "plain": (L.Conv2D, L.Dense),
+    "naive": (_NaiveConv2D, _NaiveDense),
+    **{
+        f"{name} {estimator}": (_bound(conv, estimator), _bound(dense, estimator))
+        for name, conv, dense in (("SpVD", SpVDConv2D, SpVDDense), ("BC", BCConv2D, BCDense))
+        for estimator in ("auto", "local", "mirrored")
+    },
+}
+
+
+def measure(
+    network: Callable[..., keras.Model], jit_compile: bool, steps: int, rounds: int
+) -> dict[str, dict[str, float]]:
+    """Seconds per step and ratio to plain of each variant, medians over the rounds."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(steps * BATCH, 28, 28, 1)).astype("float32")
+    y = rng.integers(0, 10, len(x)).astype("int32")
+    models, first = {}, {}
+    for name, layers in VARIANTS.items():
+        keras.utils.set_random_seed(1)
+        model = network(*layers)
+        model.compile(
+            "adam",
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=jit_compile,
+        )
+        for layer in model.layers:
+            if hasattr(layer, "kl_weight"):
+                layer.kl_weight = 1e-5
+        start = time.perf_counter()
+        model.fit(x[:BATCH], y[:BATCH], batch_size=BATCH, verbose=0)
+        first[name] = time.perf_counter() - start
+        models[name] = model
+    seconds: dict[str, list[float]] = {name: [] for name in models}
+    cpu: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(rounds):
+        for name, model in models.items():
+            start, start_cpu = time.perf_counter(), time.process_time()
+            model.fit(x, y, batch_size=BATCH, verbose=0)
+            seconds[name].append((time.perf_counter() - start) / steps)
+            cpu[name].append((time.process_time() - start_cpu) / steps)
+    return {
+        name: {
+            "ms_per_step": round(1e3 * float(np.median(seconds[name])), 2),
+            "ratio": round(float(np.median(np.divide(seconds[name], seconds["plain"]))), 2),
+            "ratio_of_minima": round(min(seconds[name]) / min(seconds["plain"]), 2),
+            "ratio_of_cpu_time": round(float(np.median(np.divide(cpu[name], cpu["plain"]))), 2),
+            "first_step_seconds": round(first[name], 1),
+        }
+        for name in models
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--steps", type=int, default=150, help="steps of an epoch of `small`")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    results: dict[str, Any] = {"rounds": arguments.rounds, "batch": BATCH}
+    for network in (small, lenet5):
+        steps = arguments.steps if network is small else arguments.steps // 4
+        for jit_compile in (False, True):
+            if jit_compile and network is lenet5:
+                continue  # the naive noise alone would take minutes
+            mode = f"{network.__name__} {'XLA' if jit_compile else 'graph'}"
+            results[mode] = measure(network, jit_compile, steps, arguments.rounds)
+            print(mode)
+            for name, row in results[mode].items():
+                print(f"  {name:<15}", "  ".join(f"{key} {value}" for key, value in row.items()))
+    write_json(RESULTS / "layer_speed.json", {**results, "environment": environment()})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The package as a user gets it: a wheel in a clean environment, and the demo."""
+
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import keras
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    subprocess.run([*command, str(ROOT)], check=True, capture_output=True, text=True)
+    return next(folder.glob("*.whl"))
+
+
+def test_the_wheel_holds_both_packages_and_nothing_else(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    code = {name for name in names if name.endswith(".py")}
+    expected = {
+        str(Path(target) / path.relative_to(ROOT / source))
+        for source, target in (("keras_sparse", "keras_sparse"), ("tuner", "keras_sparse/tuner"))
+        for path in (ROOT / source).rglob("*.py")
+    }
+    assert code == expected
+    assert "keras_sparse/py.typed" in names
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"keras_sparse"}
+
+
+def test_the_wheel_installs_and_imports_in_a_clean_environment(wheel, tmp_path):
+    # The dependencies are the ones of this environment: only what the wheel brings is new.
+    environment = tmp_path / "clean"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    site = next((environment / "lib").glob("python*/site-packages"))
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(site)]
+    subprocess.run([*install, str(wheel)], check=True, capture_output=True)
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    code = (
+        "import keras_sparse, keras_sparse.tuner, keras_sparse.layers as layers;"
+        "print(keras_sparse.__file__, keras_sparse.tuner.__file__, layers.SpVDDense(3).units)"
+    )
+    done = subprocess.run(
+        [python, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": f"{site}:{here}"},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    package, tuner, units = done.stdout.split()
+    assert package == str(site / "keras_sparse" / "__init__.py")
+    assert tuner == str(site / "keras_sparse" / "tuner" / "__init__.py")
+    assert units == "3"
+
+
+def test_the_demo_prints_tables_and_saves_models_that_load(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_sparse.demo", "--out", str(tmp_path), "--epochs", "12"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.count("test accuracy") == 2
+    assert "sparsity" in done.stdout
+    for method in ("spvd", "bc"):
+        model = keras.models.load_model(tmp_path / f"digits-{method}.keras")
+        assert model.output_shape == (None, 10)
+        assert all(type(layer).__module__.startswith("keras.") for layer in model.layers)

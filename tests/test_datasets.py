@@ -1,0 +1,142 @@
+import numpy as np
+import pytest
+
+from keras_sparse import datasets
+
+
+def write(path, **changes):
+    rng = np.random.default_rng(0)
+    arrays = {
+        "x_train": rng.integers(0, 256, (60, 6, 5), dtype=np.uint8),
+        "y_train": np.arange(60) % 3,
+        "x_test": rng.integers(0, 256, (9, 6, 5), dtype=np.uint8),
+        "y_test": np.arange(9) % 3,
+    }
+    arrays.update(changes)
+    np.savez(path, **{key: value for key, value in arrays.items() if value is not None})
+    return path
+
+
+def test_digits_are_split_stratified_and_normalised():
+    data = datasets.load("digits")
+    assert [len(data.x_train), len(data.x_val), len(data.x_test)] == [1257, 180, 360]
+    assert data.input_shape == (8, 8, 1)
+    assert data.num_classes == 10
+    assert data.x_train.mean() == pytest.approx(0, abs=1e-3)
+    assert data.x_train.std() == pytest.approx(1, abs=1e-3)
+    assert set(np.bincount(data.y_val)) <= {17, 18, 19}
+    again = datasets.load("digits")
+    np.testing.assert_array_equal(data.x_val, again.x_val)
+
+
+def test_a_users_file(tmp_path):
+    data = datasets.load(write(tmp_path / "mine.npz"))
+    assert data.input_shape == (6, 5, 1)
+    assert [len(data.x_train), len(data.x_val), len(data.x_test)] == [54, 6, 9]
+    assert data.class_names == ("0", "1", "2")
+    # The pixels come back from the normalisation.
+    with np.load(tmp_path / "mine.npz") as file:
+        pixels = data.x_test[..., 0] * data.deviation + data.mean
+        np.testing.assert_allclose(pixels, file["x_test"], atol=1e-3)
+
+
+def test_a_users_file_with_its_own_validation_colours_and_names(tmp_path):
+    rng = np.random.default_rng(0)
+    path = write(
+        tmp_path / "mine.npz",
+        x_train=rng.integers(0, 256, (60, 6, 5, 3)),
+        x_test=rng.integers(0, 256, (9, 6, 5, 3)),
+        x_val=rng.integers(0, 256, (4, 6, 5, 3)),
+        y_val=np.array([0, 1, 2, 0]),
+        y_train=(np.arange(60) % 3)[:, None],
+        classes=np.array(["cat", "dog", "owl"]),
+    )
+    data = datasets.load(path)
+    assert data.mean.shape == (3,)
+    assert len(data.x_val) == 4
+    assert len(data.x_train) == 60
+    assert data.class_names == ("cat", "dog", "owl")
+
+
+def test_groups_stay_together(tmp_path):
+    labels = np.repeat(np.arange(3), 20)
+    groups = np.arange(60) // 4
+    marks = np.broadcast_to(groups[:, None, None], (60, 6, 5)).astype(np.uint8)
+    data = datasets.load(
+        write(tmp_path / "g.npz", x_train=marks, y_train=labels, group_train=groups)
+    )
+    number = lambda x: set(np.round(x[:, 0, 0, 0] * data.deviation[0] + data.mean[0]).astype(int))  # noqa: E731
+    assert len(data.x_val) > 0
+    assert not number(data.x_train) & number(data.x_val)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_test": None}, "must hold the arrays .* Missing: y_test"),
+        (
+            {"x_train": np.zeros((0, 6, 5)), "y_train": np.zeros(0, int)},
+            "train set must not be empty",
+        ),
+        ({"x_train": np.full((60, 6, 5), np.nan)}, "must be finite. Received: 1800 NaN"),
+        ({"y_test": np.arange(9)}, "labels of .* must be 0 to 2. Received: labels from 0 to 8"),
+        ({"y_train": np.arange(60) % 3 - 1}, "Received: labels from -1 to"),
+        ({"y_train": np.zeros(60)}, "whole class numbers.*float64"),
+        ({"y_train": np.arange(59) % 3}, "one label per image. Received: 60 images and 59 labels"),
+        ({"x_train": np.zeros((60, 30)), "x_test": np.zeros((9, 30))}, "must have the shape"),
+        ({"x_train": np.full((60, 6, 5), "a")}, "images of numbers"),
+        ({"y_train": np.array([0, 1, 2] + [0] * 57)}, "No stratified validation set"),
+    ],
+)
+def test_unusable_files_are_refused_in_one_sentence(tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load(write(tmp_path / "bad.npz", **changes))
+
+
+def test_pickled_content_is_never_loaded(tmp_path):
+    np.savez(tmp_path / "bad.npz", x_train=np.array([{"a": 1}], dtype=object))
+    with pytest.raises(ValueError, match=r"not a readable \.npz of plain arrays"):
+        datasets.load(tmp_path / "bad.npz")
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(ValueError, match=r"not a readable \.npz"):
+        datasets.load(tmp_path / "text.npz")
+
+
+def test_unknown_names_and_missing_files_say_what_to_do(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="name must be one of digits, mnist.*'nonsense'"):
+        datasets.load("nonsense")
+    with pytest.raises(FileNotFoundError, match="no data file"):
+        datasets.load(tmp_path / "absent.npz")
+    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"put kth_tips_gray48\.npz in the folder"):
+        datasets.load("kth-tips")
+    monkeypatch.delenv(datasets.FOLDER_VARIABLE)
+    with pytest.raises(FileNotFoundError, match=f"set {datasets.FOLDER_VARIABLE}"):
+        datasets.load("chars4k")
+
+
+def test_named_sets_come_from_the_folder_and_binary_ones_share_its_split(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(62), 80)
+    marks = rng.integers(0, 256, (len(labels), 4, 4), dtype=np.uint8)
+    np.savez(
+        tmp_path / "chars4k_20x20gray.npz",
+        x_train=marks, y_train=labels, x_test=marks[::9], y_test=labels[::9],
+    )  # fmt: skip
+    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
+    data, binary = datasets.load("chars4k"), datasets.load("chars4k-binary")
+    assert len(data.x_val) == 500
+    np.testing.assert_array_equal(data.x_val, binary.x_val)
+    np.testing.assert_array_equal(binary.y_val, data.y_val >= 31)
+    assert binary.class_names == ("label<31", "label>=31")
+
+
+def test_a_failed_download_says_what_to_put_where(monkeypatch):
+    def fail():
+        raise Exception("URL fetch failure")
+
+    monkeypatch.delenv(datasets.FOLDER_VARIABLE, raising=False)
+    source = datasets._SOURCES["mnist"]._replace(download=fail)
+    monkeypatch.setitem(datasets._SOURCES, "mnist", source)
+    with pytest.raises(FileNotFoundError, match=r"URL fetch failure.*put mnist\.npz"):
+        datasets.load("mnist")

@@ -289,7 +289,7 @@ def _split(
     if groups is None:
         groups = np.arange(len(labels))
     photos, first = np.unique(groups, return_index=True)
-    test_size = max(round(size * len(photos) / len(labels)), 1)
+    test_size = max(round(size * len(photos) / len(labels)), len(np.unique(labels)))
     try:
         _, chosen = train_test_split(
             photos, test_size=test_size, stratify=labels[first], random_state=_SPLIT_SEED

@@ -13,9 +13,10 @@ def exact_log_uniform_kl(log_alpha: float) -> float:
     def integrand(t: float) -> float:
         return np.log(abs(1 + root * t) + 1e-300) * stats.norm.pdf(t)
 
-    singular = -1 / root
-    inside = [singular] if abs(singular) < 12 else None
-    expectation, _ = integrate.quad(integrand, -12, 12, points=inside, limit=500)
+    singular = max(-1 / root, -12.0)
+    below, _ = integrate.quad(integrand, -12.0, singular, limit=500)
+    above, _ = integrate.quad(integrand, singular, 12.0, limit=500)
+    expectation = below + above
     return -0.5 * log_alpha + expectation + 0.5 * (np.euler_gamma + np.log(2))
 
 

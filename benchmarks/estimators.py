@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.layer_speed import small
-from benchmarks.lenet import accuracy
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
+from keras_sparse.demo import accuracy
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from keras_sparse.layers.estimators import ESTIMATORS, Finish, LinearMap
 

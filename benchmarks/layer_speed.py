@@ -18,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.lenet import lenet5
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from keras_sparse.layers.spvd import SpVDMixin, _clipped_variance
@@ -57,22 +58,6 @@ def small(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
             L.MaxPooling2D(2),
             L.Flatten(),
             dense(32, activation="relu"),
-            dense(10),
-        ]
-    )
-
-
-def lenet5(conv: Callable[..., Any], dense: Callable[..., Any]) -> keras.Model:
-    """LeNet-5-Caffe, 430 500 weights."""
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            conv(20, 5, activation="relu"),
-            L.MaxPooling2D(2),
-            conv(50, 5, activation="relu"),
-            L.MaxPooling2D(2),
-            L.Flatten(),
-            dense(500, activation="relu"),
             dense(10),
         ]
     )

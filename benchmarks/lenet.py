@@ -22,6 +22,7 @@ from benchmarks.magnitude import MagnitudePruning
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
 from keras_sparse.counting import sparse_layers
+from keras_sparse.demo import accuracy
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 
 BATCH = 100
@@ -54,8 +55,8 @@ RUNS = {
     "lenet300-spvd": Run("lenet300", "spvd", 100, 2e-3, (5, 15), published=(1.92, 68.0)),
     "lenet5-spvd": Run("lenet5", "spvd", 45, 3e-3, published=(0.75, 280.0)),
     "lenet5-bc": Run("lenet5", "bc", 35, 3e-3, published=(1.0, 108.0)),
-    "lenet300-magnitude": Run("lenet300", "magnitude", 40, 1e-3, same_sparsity_as="lenet300-spvd"),
-    "lenet5-magnitude": Run("lenet5", "magnitude", 20, 1e-3, same_sparsity_as="lenet5-spvd"),
+    "lenet300-magnitude": Run("lenet300", "magnitude", 100, 1e-3, same_sparsity_as="lenet300-spvd"),
+    "lenet5-magnitude": Run("lenet5", "magnitude", 45, 1e-3, same_sparsity_as="lenet5-spvd"),
 }
 
 
@@ -188,12 +189,6 @@ def choose_threshold(
     return min(good, key=lambda row: row["nonzeros"])["threshold"], tried
 
 
-def accuracy(model: keras.Model, x: np.ndarray, y: np.ndarray) -> float:
-    """Share of right classes."""
-    logits = model.predict(x, batch_size=1000, verbose=0)
-    return float(np.mean(np.argmax(logits, axis=-1) == y))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--run", choices=RUNS, required=True)
@@ -217,8 +212,10 @@ def main() -> None:
     data = datasets.load("mnist")
     model = build(run, arguments.estimator, run.epochs * (len(data.x_train) // BATCH))
     if run.method == "magnitude":
-        reference = next(v for k, v in results.items() if k.startswith(run.same_sparsity_as or ""))
-        target = 1.0 - 1.0 / reference["compression"]
+        reference = f"{run.same_sparsity_as}-{arguments.estimator}"
+        if reference not in results:
+            raise SystemExit(f"First run: python -m benchmarks.lenet --run {run.same_sparsity_as}")
+        target = 1.0 - results[reference]["nonzeros"] / results[reference]["weights"]
         callbacks = [MagnitudePruning(target, begin=run.epochs // 5, end=run.epochs * 3 // 4)]
     else:
         callbacks = [KLAnnealing(len(data.x_train), *run.annealing)]

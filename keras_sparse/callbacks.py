@@ -15,8 +15,8 @@ class KLAnnealing(keras.callbacks.Callback):
     rising linearly to `weight` over `annealing_epochs`, then constant.
 
     Every epoch's logs (`History`, the progress bar, TensorBoard) get `sparsity` (share of the
-    sparse layers' kernel weights that are pruned), `nonzeros` (how many are left), `kl` (in nats)
-    and `kl_weight` (γ). Put it before callbacks that read those.
+    model's kernel weights that are zero in prediction), `nonzeros` (how many are not), `kl` (in
+    nats) and `kl_weight` (γ). Put it before callbacks that read those.
 
     In a custom training loop call `set_model(model)` once and `on_epoch_begin(epoch)` every epoch,
     and add `sum(model.losses)` to the loss.

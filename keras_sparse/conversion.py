@@ -1,5 +1,6 @@
 """sparsify: a plain Keras model to the same model with sparse layers."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,15 +11,16 @@ from .layers import (
     BCConv2D,
     BCDense,
     BCDepthwiseConv2D,
+    BCMixin,
     BCSeparableConv2D,
     SpVDConv2D,
     SpVDDense,
     SpVDDepthwiseConv2D,
     SpVDSeparableConv2D,
 )
-from .walking import check_graph, copy_of, is_graph, rebuild, refuse_lambda_between
+from .walking import check_graph, copy_of, copy_weights, rebuild, refuse_lambda_between
 
-_TWINS: dict[str, dict[type, type]] = {
+_TWINS: dict[str, dict[type, Any]] = {
     "spvd": {
         keras.layers.Dense: SpVDDense,
         keras.layers.Conv2D: SpVDConv2D,
@@ -41,13 +43,15 @@ def sparsify(
 
     Dense, Conv2D, DepthwiseConv2D and SeparableConv2D get sparse twins with the same name,
     arguments and weights; all other layers, and subclasses of those four, are copied as they are.
-    Nested models are converted too. The given model is not changed; the new one is not compiled.
+    Nested models are converted too. The given model is not changed; the new one is not compiled
+    and does not have a `train_step` of your own.
 
     Args:
         model: A built model, trained or fresh.
         method: "spvd" (single weights) or "bc" (whole feature maps and neurons).
-        skip: Names of layers to leave plain.
-        **layer_arguments: Keyword arguments for every sparse layer, such as `threshold`.
+        skip: Names of layers, or of nested models, to leave plain.
+        **layer_arguments: Keyword arguments for every sparse layer, such as `threshold`. A `seed`
+            is that of the first; the others count on from it.
 
     Returns:
         A model that predicts as the given one does, up to weights that are pruned from the start.
@@ -58,27 +62,24 @@ def sparsify(
     if method not in _TWINS:
         raise ValueError(f"method must be one of {sorted(_TWINS)}. Received: method={method!r}")
     check_graph(model, "sparsify")
-    twins, skipped = _TWINS[method], _checked_names(model, skip)
+    twins, skipped = _TWINS[method], _skipped(model, skip)
     refuse_lambda_between(model, lambda layer: type(layer) in twins, "sparsify")
-    pairs: list[tuple[Any, Any]] = []
+    first_seed = layer_arguments.pop("seed", None)
+    seeds = itertools.count(first_seed) if first_seed is not None else itertools.repeat(None)
 
     def replace(layer: keras.layers.Layer) -> keras.layers.Layer:
-        if is_graph(layer):
-            inner = [name for name in skipped if name in _names(layer)]
-            return sparsify(layer, method, skip=inner, **layer_arguments)
         twin = twins.get(type(layer))
         if twin is None or layer.name in skipped:
-            new = copy_of(layer)
-        else:
-            _refuse_adapted(layer)
-            new = twin(**_constructor_arguments(layer), **layer_arguments)
-        pairs.append((layer, new))
-        return new
+            return copy_of(layer)
+        _refuse_adapted(layer)
+        # Layers with the same seed would draw the same noise.
+        own = {**layer_arguments, "seed": next(seeds)}
+        return twin(**{**layer.get_config(), **own})
 
-    sparse = rebuild(model, replace)
+    sparse, pairs = rebuild(model, replace)
     for old, new in pairs:
         if type(new) is type(old):
-            new.set_weights(old.get_weights())
+            copy_weights(old, new)
         else:
             _carry_over(old, new)
     return sparse
@@ -86,23 +87,18 @@ def sparsify(
 
 def _carry_over(plain: Any, sparse: Any) -> None:
     """Copies kernels and bias so that the sparse layer predicts what the plain one did."""
-    names = [stage.kernel_name for stage in sparse.stages()]
-    scales = [1.0] * len(names)
-    if hasattr(sparse, "group_means"):
-        # A group scale multiplies the weights: divide it out, whatever its initial value is.
-        scales = [keras.ops.convert_to_numpy(scale) for scale in sparse.group_means()]
-    for stage, name, scale in zip(sparse.stages(), names, scales, strict=True):
-        kernel = keras.ops.convert_to_numpy(getattr(plain, name))
-        shape = [n if a in stage.group_axes else 1 for a, n in enumerate(kernel.shape)]
-        divisor = np.reshape(scale, shape) if np.ndim(scale) else scale
-        getattr(sparse, name).assign(kernel / divisor)
+    # A BC layer's group scale multiplies the weights: divide it out, whatever its start is.
+    has_groups = isinstance(sparse, BCMixin)
+    scales: list[Any] = sparse.group_means() if has_groups else [None] * len(sparse.stages())
+    for stage, scale in zip(sparse.stages(), scales, strict=True):
+        kernel = keras.ops.convert_to_numpy(getattr(plain, stage.kernel_name))
+        if scale is not None:
+            kernel = kernel / np.reshape(scale, stage.group_shape(kernel.shape))
+        getattr(sparse, stage.kernel_name).assign(kernel)
     if plain.bias is not None:
-        divisor = 1.0 if sparse.stages()[-1].groups_are_inputs else np.ravel(scales[-1])
-        sparse.bias.assign(keras.ops.convert_to_numpy(plain.bias) / divisor)
-
-
-def _constructor_arguments(layer: keras.layers.Layer) -> dict[str, Any]:
-    return {key: value for key, value in layer.get_config().items() if value is not None}
+        bias = keras.ops.convert_to_numpy(plain.bias)
+        scales_bias = has_groups and not sparse.stages()[-1].groups_are_inputs
+        sparse.bias.assign(bias / np.ravel(scales[-1]) if scales_bias else bias)
 
 
 def _refuse_adapted(layer: Any) -> None:
@@ -113,13 +109,12 @@ def _refuse_adapted(layer: Any) -> None:
         )
 
 
-def _checked_names(model: keras.Model, skip: Iterable[str]) -> list[str]:
-    names = [skip] if isinstance(skip, str) else list(skip)
-    for name in names:
-        if name not in _names(model):
+def _skipped(model: keras.Model, skip: Iterable[str]) -> set[str]:
+    """Names of the layers to leave plain; the name of a nested model stands for all in it."""
+    layers = {x.name: x for x in model._flatten_layers(include_self=False, recursive=True)}
+    names: set[str] = set()
+    for name in [skip] if isinstance(skip, str) else skip:
+        if name not in layers:
             raise ValueError(f"skip must name layers of the model. Received: {name!r}")
+        names |= {x.name for x in layers[name]._flatten_layers(include_self=True, recursive=True)}
     return names
-
-
-def _names(model: keras.Model) -> set[str]:
-    return {layer.name for layer in model._flatten_layers(include_self=False, recursive=True)}

@@ -221,7 +221,15 @@ def _digits() -> dict[str, np.ndarray]:
 
 
 def _prepare(name: str, arrays: dict[str, np.ndarray], validation: int | None) -> Dataset:
+    if ("x_val" in arrays) != ("y_val" in arrays):
+        raise ValueError(f"{name} must hold x_val and y_val together. Received: one of them")
     labels = {key: _labels(arrays[key]) for key in arrays if key.startswith("y_")}
+    for key, values in labels.items():
+        if values.dtype.kind not in "biu":
+            raise ValueError(
+                f"The labels {key} of {name} must be whole class numbers. "
+                f"Received: dtype={values.dtype}"
+            )
     names = arrays.get("classes")
     num_classes = len(names) if names is not None else int(labels["y_train"].max(initial=0)) + 1
     for part in ("train", "val", "test"):
@@ -230,6 +238,9 @@ def _prepare(name: str, arrays: dict[str, np.ndarray], validation: int | None) -
                 arrays[f"x_{part}"], labels[f"y_{part}"], num_classes, name=f"{name}'s {part} set"
             )
     images = {key: _images(name, arrays[key]) for key in arrays if key.startswith("x_")}
+    if len({value.shape[1:] for value in images.values()}) > 1:
+        shapes = {key: value.shape[1:] for key, value in images.items()}
+        raise ValueError(f"All images of {name} must have one shape. Received: {shapes}")
     if "x_val" not in images:
         train, val = _split(name, labels["y_train"], arrays.get("group_train"), validation)
         for data, key in ((images, "x"), (labels, "y")):
@@ -288,6 +299,11 @@ def _split(
     size = validation if validation is not None else min(5000, max(len(labels) // 10, 1))
     if groups is None:
         groups = np.arange(len(labels))
+    if len(groups) != len(labels):
+        raise ValueError(
+            f"group_train of {name} must have one number per training image. "
+            f"Received: {len(groups)} for {len(labels)} images"
+        )
     photos, first = np.unique(groups, return_index=True)
     test_size = max(round(size * len(photos) / len(labels)), len(np.unique(labels)))
     try:

@@ -29,7 +29,8 @@ def build(input_shape: tuple[int, int, int], num_classes: int) -> keras.Model:
 
 def accuracy(model: keras.Model, x: np.ndarray, y: np.ndarray) -> float:
     """Share of right classes."""
-    return float(np.mean(np.argmax(model.predict(x, verbose=0), axis=-1) == y))
+    scores = model.predict(x, batch_size=1000, verbose=0)
+    return float(np.mean(np.argmax(scores, axis=-1) == y))
 
 
 def run(method: str, epochs: int, seed: int = 1) -> tuple[keras.Model, float, str]:

@@ -5,6 +5,7 @@ are float arrays with NaN where a channel is not constant; masks are True where 
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import keras
@@ -15,19 +16,19 @@ Arrays = list[np.ndarray]
 Resized = tuple[keras.layers.Layer, Arrays]
 
 
-class Rule:
-    """The layer keeps all its channels; subclasses say otherwise."""
+class Rule(ABC):
+    """How one kind of layer behaves."""
 
+    @abstractmethod
     def constants(self, layer: Any, inputs: Arrays) -> np.ndarray:
         """The output's constant channels, from those of the inputs."""
-        raise ValueError(f"no rule for {layer.name}")
 
     def droppable(self, layer: Any, inputs: Arrays) -> Arrays:
         """For each input which channels the layer itself can do without."""
         return [np.ones(len(constants), bool) for constants in inputs]
 
-    def tie(self, inputs: Arrays, output: np.ndarray) -> None:
-        """Takes back removals, in place, until inputs and output agree with each other."""
+    def tie(self, inputs: Arrays, output: np.ndarray) -> None:  # noqa: B027
+        """Takes back removals, in place, until inputs and output agree; here nothing is tied."""
 
     def resized(
         self, layer: Any, kept_in: Arrays, kept_out: np.ndarray, constants: Arrays
@@ -196,6 +197,8 @@ def rule_for(layer: Any, input_shapes: list[tuple[int | None, ...]]) -> Rule | N
     kind, ranks = type(layer), [len(shape) for shape in input_shapes]
     if getattr(layer, "data_format", "channels_last") != "channels_last":
         return None
+    if getattr(layer, "lora_enabled", False) or getattr(layer, "quantization_mode", None):
+        return None
     if getattr(layer, "activation", None) not in (None, *_CHANNELWISE_ACTIVATIONS):
         return None
     if kind is L.Dense or (kind is L.Conv2D and layer.groups == 1):
@@ -214,7 +217,8 @@ def rule_for(layer: Any, input_shapes: list[tuple[int | None, ...]]) -> Rule | N
     if kind is L.ZeroPadding2D:
         return ZeroPaddingRule(ranks)
     if kind in _MERGES:
-        return ElementwiseRule(ranks) if len({shape[-1] for shape in input_shapes}) == 1 else None
+        widths = {shape[-1] for shape in input_shapes}
+        return ElementwiseRule(ranks) if len(ranks) > 1 and len(widths) == 1 else None
     if kind is L.Concatenate:
         return ConcatenateRule() if layer.axis in (-1, ranks[0] - 1) else None
     if kind is L.Flatten and None not in input_shapes[0][1:]:
@@ -291,6 +295,9 @@ def _with_bias(
 ) -> Resized:
     bias = (_bias(layer) + folded)[kept_out]
     config = {**layer.get_config(), **changes}
+    for key in [key for key in config if key.endswith("_initializer")]:
+        if isinstance(getattr(layer, key), keras.initializers.Constant):
+            config[key] = "zeros"  # a constant may be an array of the old shape
     config["use_bias"] = layer.use_bias or bool(np.any(bias))
     weights = [*kernels, bias] if config["use_bias"] else kernels
     return type(layer).from_config(config), weights

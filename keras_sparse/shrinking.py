@@ -19,15 +19,15 @@ The rules, per layer, for channels on the last axis:
   outputs) keeps all its channels.
 """
 
-from typing import Any
+from collections import Counter
 
 import keras
 import numpy as np
 
 from .shrink_rules import Rule, rule_for
-from .walking import Call, Walk, copy_of, is_graph, rebuild, walk
+from .walking import Call, Walk, copy_of, copy_weights, rebuild, walk
 
-_FIXED = Rule()
+Rules = list[Rule | None]
 
 
 def shrink(model: keras.Model) -> keras.Model:
@@ -43,63 +43,73 @@ def shrink(model: keras.Model) -> keras.Model:
     rules = _rules(graph)
     constants = _constants(graph, rules)
     removed = _removable(graph, rules, constants)
-    resized: dict[int, tuple[Any, Call, Rule]] = {}
-    pairs: list[tuple[Any, Any]] = []
-    for call, rule in zip(graph.calls, rules, strict=True):
-        if rule is not _FIXED:
-            resized[id(call.layer)] = (call.layer, call, rule)
+    ruled: dict[int, tuple[Call, Rule]] = {
+        id(call.layer): (call, rule)
+        for call, rule in zip(graph.calls, rules, strict=True)
+        if rule is not None
+    }
+    weights: dict[int, list[np.ndarray]] = {}
 
     def replace(layer: keras.layers.Layer) -> keras.layers.Layer:
-        if is_graph(layer):
-            new = rebuild(layer, replace)
-        elif id(layer) in resized:
-            _, call, rule = resized[id(layer)]
-            kept_in = [~removed[tensor] for tensor in call.inputs]
-            kept_out = ~removed[call.outputs[0]]
-            used = [constants[tensor] for tensor in call.inputs]
-            new, weights = rule.resized(layer, kept_in, kept_out, used)
-            pairs.append((new, weights))
-            return new
-        else:
-            new = copy_of(layer)
-        pairs.append((new, layer.get_weights()))
+        if id(layer) not in ruled:
+            return copy_of(layer)
+        call, rule = ruled[id(layer)]
+        kept_in = [~removed[tensor] for tensor in call.inputs]
+        kept_out = ~removed[call.outputs[0]]
+        used = [constants[tensor] for tensor in call.inputs]
+        new, weights[id(layer)] = rule.resized(layer, kept_in, kept_out, used)
         return new
 
-    small = rebuild(model, replace)
-    for new, weights in pairs:
-        new.set_weights(weights)
+    def replace_model(nested: keras.Model) -> keras.Model | None:
+        return None if _shares_layers(nested, model) else shrink(nested)
+
+    small, pairs = rebuild(model, replace, replace_model)
+    for old, new in pairs:
+        if id(old) in weights:
+            new.set_weights(weights[id(old)])
+        else:
+            copy_weights(old, new)
     return small
 
 
-def _rules(graph: Walk) -> list[Rule]:
-    uses: dict[int, int] = {}
-    for call in graph.calls:
-        uses[id(call.layer)] = uses.get(id(call.layer), 0) + 1
+def _shares_layers(nested: keras.Model, model: keras.Model) -> bool:
+    """Whether a layer of `nested` is also used in `model` outside of it."""
+    inside = {id(layer) for layer in nested._flatten_layers(include_self=True, recursive=True)}
+    outside: set[int] = set()
+    for layer in model.layers:
+        if layer is not nested:
+            outside |= {id(x) for x in layer._flatten_layers(include_self=True, recursive=True)}
+    return bool(inside & outside)
+
+
+def _rules(graph: Walk) -> Rules:
+    """The rule of each call; None where all channels must stay."""
+    uses = Counter(id(call.layer) for call in graph.calls)
     return [
-        rule_for(call.layer, [graph.shapes[t] for t in call.inputs]) or _FIXED
-        if uses[id(call.layer)] == 1 and len(call.outputs) == 1
-        else _FIXED
+        rule_for(call.layer, [graph.shapes[tensor] for tensor in call.inputs])
+        if uses[id(call.layer)] == 1 and len(call.outputs) == 1 and call.is_plain
+        else None
         for call in graph.calls
     ]
 
 
-def _constants(graph: Walk, rules: list[Rule]) -> list[np.ndarray]:
+def _constants(graph: Walk, rules: Rules) -> list[np.ndarray]:
     """For each tensor the value of each channel where it is the same for every input, else NaN."""
     constants = [np.full(shape[-1] or 0 if shape else 0, np.nan) for shape in graph.shapes]
     for call, rule in zip(graph.calls, rules, strict=True):
-        if rule is not _FIXED:
+        if rule is not None:
             values = rule.constants(call.layer, [constants[tensor] for tensor in call.inputs])
             constants[call.outputs[0]] = values
     return constants
 
 
-def _removable(graph: Walk, rules: list[Rule], constants: list[np.ndarray]) -> list[np.ndarray]:
+def _removable(graph: Walk, rules: Rules, constants: list[np.ndarray]) -> list[np.ndarray]:
     """For each tensor which channels go: the greatest fixed point of all layers' rules."""
     removed = [np.ones(len(constant), bool) for constant in constants]
     for tensor in (*graph.inputs, *graph.outputs):
         removed[tensor][:] = False
     for call, rule in zip(graph.calls, rules, strict=True):
-        if rule is _FIXED:
+        if rule is None:
             for tensor in (*call.inputs, *call.outputs):
                 removed[tensor][:] = False
         else:
@@ -115,11 +125,11 @@ def _removable(graph: Walk, rules: list[Rule], constants: list[np.ndarray]) -> l
         emptied[0][0] = False
 
 
-def _settle(graph: Walk, rules: list[Rule], removed: list[np.ndarray]) -> None:
+def _settle(graph: Walk, rules: Rules, removed: list[np.ndarray]) -> None:
     """Takes back removals, in place, until the inputs and outputs of all layers agree."""
     before = -1
     while (total := sum(int(mask.sum()) for mask in removed)) != before:
         before = total
         for call, rule in zip(graph.calls, rules, strict=True):
-            if rule is not _FIXED:
+            if rule is not None:
                 rule.tie([removed[tensor] for tensor in call.inputs], removed[call.outputs[0]])

@@ -10,7 +10,7 @@ from .counting import sparse_layers
 from .layers import BCMixin, SparseLayer
 from .layers.base import keras_class, own_parameters
 from .shrinking import shrink
-from .walking import check_graph, copy_of, is_graph, rebuild, refuse_lambda_between
+from .walking import check_graph, copy_of, copy_weights, rebuild, refuse_lambda_between
 
 
 def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model:
@@ -43,20 +43,12 @@ def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model
             )
     if remove_dead is None:
         remove_dead = any(isinstance(layer, BCMixin) for layer in layers)
-    return _strip(model, remove_dead)
-
-
-def _strip(model: keras.Model, remove_dead: bool) -> keras.Model:
-    pairs: list[tuple[Any, Any]] = []
 
     def replace(layer: keras.layers.Layer) -> keras.layers.Layer:
-        if is_graph(layer):
-            return _strip(layer, remove_dead)
-        new = _plain(layer) if isinstance(layer, SparseLayer) else copy_of(layer)
-        pairs.append((layer, new))
-        return new
+        return _plain(layer) if isinstance(layer, SparseLayer) else copy_of(layer)
 
-    plain = rebuild(model, replace)
+    plain, pairs = rebuild(model, replace)
+    _refuse_hidden(plain)
     for old, new in pairs:
         if isinstance(old, SparseLayer):
             for stage, kernel in zip(old.stages(), old.pruned_kernels(), strict=True):
@@ -64,8 +56,17 @@ def _strip(model: keras.Model, remove_dead: bool) -> keras.Model:
             if new.bias is not None:
                 new.bias.assign(np.asarray(old.pruned_bias()))
         else:
-            new.set_weights(old.get_weights())
+            copy_weights(old, new)
     return shrink(plain) if remove_dead else plain
+
+
+def _refuse_hidden(plain: keras.Model) -> None:
+    names = [layer.name for layer in sparse_layers(plain)]
+    if names:
+        raise ValueError(
+            "strip() cannot replace sparse layers inside wrappers, custom layers or subclassed "
+            f"models. Received: {', '.join(map(repr, names))} there"
+        )
 
 
 def _plain(layer: Any) -> keras.layers.Layer:

@@ -7,16 +7,23 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
+from keras.src.models.functional import Functional
 
 LayerFunction = Callable[[keras.layers.Layer], keras.layers.Layer]
+Pairs = list[tuple[Any, Any]]
 
 
 class Call(NamedTuple):
-    """One use of a layer: the numbers of the tensors that it reads and writes."""
+    """One use of a layer: the numbers of the tensors that it reads and writes.
+
+    `is_plain` is False if it was called with anything but tensors of the graph, such as constant
+    arrays or `training=True`.
+    """
 
     layer: Any
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
+    is_plain: bool
 
 
 class Walk(NamedTuple):
@@ -36,9 +43,10 @@ class Walk(NamedTuple):
 
 
 def is_graph(layer: Any) -> bool:
-    """Whether `layer` is a Sequential or functional model, whose graph can be read."""
-    return isinstance(layer, keras.Sequential) or (
-        isinstance(layer, keras.Model) and hasattr(layer, "_nodes_by_depth")
+    """Whether `layer` is a Sequential or functional model that does just what its graph says."""
+    return isinstance(layer, keras.Model) and type(layer).call in (
+        Functional.call,
+        keras.Sequential.call,
     )
 
 
@@ -82,44 +90,84 @@ def walk(model: keras.Model) -> Walk:
             if not node.is_input:
                 reads = tuple(number(tensor) for tensor in node.input_tensors)
                 writes = tuple(number(tensor) for tensor in node.outputs)
-                calls.append(Call(node.operation, reads, writes))
+                given = keras.tree.flatten((node.arguments.args, node.arguments.kwargs))
+                is_plain = all(
+                    isinstance(value, keras.KerasTensor) or value is None or value is False
+                    for value in given
+                )
+                calls.append(Call(node.operation, reads, writes, is_plain))
     outputs = tuple(number(tensor) for tensor in graph.outputs)
     return Walk(tuple(calls), tuple(shapes), inputs, outputs)
 
 
-def rebuild(model: keras.Model, replace: LayerFunction) -> keras.Model:
+def rebuild(
+    model: keras.Model,
+    replace: LayerFunction,
+    replace_model: Callable[[keras.Model], keras.Model | None] = lambda model: None,
+) -> tuple[keras.Model, Pairs]:
     """The same graph with each layer replaced by `replace(layer)`, once per layer; not compiled.
 
-    Weights are not carried over: a layer is built only after `replace` has returned it. Operations
-    that are not layers (such as `x + y`) stay as they are.
+    Goes into nested models. Operations that are not layers (such as `x + y`) stay as they are.
+
+    Args:
+        model: A built Sequential or functional model.
+        replace: Makes the new layer, without weights: it is built only after this returns.
+        replace_model: A finished substitute for a nested model, or None to go into it.
+
+    Returns:
+        The new model, and all pairs of an old and a new layer, for the weights.
     """
+    pairs: Pairs = []
+    done: dict[int, Any] = {}
 
-    def replaced(layer: Any) -> Any:
-        return replace(layer) if isinstance(layer, keras.layers.Layer) else layer
+    def visit(layer: Any) -> Any:
+        if not isinstance(layer, keras.layers.Layer):
+            return layer
+        if id(layer) not in done:
+            if is_graph(layer):
+                new = replace_model(layer) or _same_graph(layer, visit)
+            else:
+                new = replace(layer)
+                pairs.append((layer, new))
+            done[id(layer)] = new
+        return done[id(layer)]
 
+    return _same_graph(model, visit), pairs
+
+
+def _same_graph(model: keras.Model, visit: LayerFunction) -> keras.Model:
     if isinstance(model, keras.Sequential):
-        layers = [replaced(layer) for layer in model.layers]
+        layers = [visit(layer) for layer in model.layers]
         return keras.Sequential([_same_input(model.inputs[0]), *layers], name=model.name)
     # A view without the optimizer and loss, which clone_model would carry over.
     view = keras.Model(model.input, model.output, name=model.name)
     inputs = keras.tree.map_structure(_same_input, model.input)
-    return keras.models.clone_model(view, input_tensors=inputs, clone_function=replaced)
+    return keras.models.clone_model(view, input_tensors=inputs, clone_function=visit)
 
 
 def _same_input(tensor: Any) -> Any:
-    name = tensor._keras_history.operation.name
-    return keras.Input(batch_shape=tensor.shape, dtype=tensor.dtype, name=name)
+    return copy_of(tensor._keras_history.operation).output
+
+
+_STATEFUL = (keras.layers.IntegerLookup, keras.layers.StringLookup, keras.layers.TextVectorization)
 
 
 def copy_of(layer: keras.layers.Layer) -> keras.layers.Layer:
     """A new layer of the same configuration, without weights yet.
 
-    A Lambda layer has no weights and, for safety, cannot be made from its configuration: it is
-    used itself.
+    Lambda layers, which for safety cannot be made from their configuration, and lookup tables are
+    used themselves: neither has weights.
     """
-    if isinstance(layer, keras.layers.Lambda):
+    if isinstance(layer, (keras.layers.Lambda, *_STATEFUL)):
         return layer
     return type(layer).from_config(layer.get_config())
+
+
+def copy_weights(old: keras.layers.Layer, new: keras.layers.Layer) -> None:
+    """Gives `new`, a copy of `old`, its weights."""
+    new.set_weights(old.get_weights())
+    if isinstance(new, keras.layers.Normalization):
+        new.finalize_state()  # what it computes with is derived from the weights
 
 
 def refuse_lambda_between(

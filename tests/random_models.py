@@ -25,7 +25,7 @@ class RandomModel:
         inputs = keras.Input((size, size, depth))
         x = self._conv(inputs)
         for _ in range(self.rng.integers(1, 4)):
-            step = self._pick("conv", "conv", "pool", "residual", "branch", "depthwise")
+            step = self._pick("conv", "conv", "pool", "residual", "branch", "depthwise", "resize")
             x = getattr(self, f"_{step}")(x)
         x = self._pick(self._flatten, self._flatten, self._global_pool)(x)
         if self.rng.random() < 0.6:
@@ -54,11 +54,14 @@ class RandomModel:
         filters = filters or int(self.rng.integers(1, 7))
         padding = padding or self._pick("valid", "same")
         kind = self._pick("Conv2D", "Conv2D", "SeparableConv2D")
+        strides = int(self._pick(1, 1, 2)) if padding == "valid" else 1
         self.features[padding] += 1
+        self.features["strides"] += strides > 1
         layer = self._layer(
             kind,
             filters,
             self._kernel(x),
+            strides=strides,
             padding=padding,
             activation=self._pick(None, "relu", "tanh", "sigmoid"),
             use_bias=bool(self.rng.random() < 0.7),
@@ -83,7 +86,8 @@ class RandomModel:
 
     def _norm(self, x: Any) -> Any:
         self.features["norm"] += 1
-        return L.BatchNormalization()(x)
+        scale, center = self.rng.random(2) < 0.8
+        return L.BatchNormalization(scale=bool(scale), center=bool(center))(x)
 
     def _activate(self, x: Any) -> Any:
         return self._pick(L.ReLU, L.LeakyReLU, lambda: L.Activation("sigmoid"))()(x)
@@ -95,11 +99,22 @@ class RandomModel:
         kind = self._pick(L.MaxPooling2D, L.AveragePooling2D)
         return kind(2, padding=self._pick("valid", "same"))(x)
 
+    def _resize(self, x: Any) -> Any:
+        self.features["resize"] += 1
+        choices = [L.ZeroPadding2D(1), L.SpatialDropout2D(0.1)]
+        if x.shape[1] <= 6:
+            choices += [L.UpSampling2D(2), L.UpSampling2D(2, interpolation="bilinear")]
+        if x.shape[1] >= 3:
+            choices += [L.Cropping2D(1)]
+        return self._pick(*choices)(x)
+
     def _residual(self, x: Any) -> Any:
         self.features["residual"] += 1
         y = self._conv(x, padding="same")
         y = self._conv(y, filters=x.shape[-1], padding="same")
-        return L.Add()([x, y])
+        kind = self._pick(L.Add, L.Add, L.Average, L.Maximum, L.Minimum, L.Multiply, L.Subtract)
+        self.features["merge"] += kind is not L.Add
+        return kind()([x, y])
 
     def _branch(self, x: Any) -> Any:
         self.features["branch"] += 1

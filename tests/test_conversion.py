@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_sparse import KLAnnealing, sparsify
+from keras_sparse import KLAnnealing, sparsify, strip
 from keras_sparse.counting import sparse_layers
 from keras_sparse.layers import BCDense, BCMixin, SpVDConv2D, SpVDDense, SpVDMixin
 from tests.layers.cases import images, labels, loss
@@ -100,6 +100,62 @@ def test_already_sparse_layers_are_kept():
     assert float(model.layers[0].threshold) == 1.5
 
 
+def test_adapted_preprocessing_layers_keep_what_they_learned():
+    x = np.random.default_rng(0).normal(50, 20, size=(100, 4)).astype("float32")
+    normalization = L.Normalization()
+    normalization.adapt(x)
+    plain = keras.Sequential([keras.Input((4,)), normalization, L.Dense(3)])
+    model = sparsify(plain, threshold=1e9)
+    np.testing.assert_allclose(model(x), plain(x), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(strip(model)(x), plain(x), rtol=1e-4, atol=1e-4)
+
+
+def test_a_nested_model_can_be_skipped_as_a_whole():
+    inner = keras.Sequential([keras.Input((4,)), L.Dense(4, name="inner_dense")], name="inner")
+    plain = keras.Sequential([keras.Input((4,)), inner, L.Dense(2, name="top")])
+    assert {layer.name for layer in sparse_layers(sparsify(plain, skip=["inner"]))} == {"top"}
+
+
+def test_a_layer_shared_with_a_nested_model_stays_one_layer():
+    shared = L.Dense(4)
+    a, b = keras.Input((4,)), keras.Input((4,))
+    inner = keras.Model(a, shared(a))
+    plain = keras.Model(b, shared(inner(b)))
+    model = sparsify(plain, "bc", threshold=1e9)
+    assert len(sparse_layers(model)) == 1
+    x = np.ones((1, 4))
+    np.testing.assert_allclose(model(x), plain(x), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(strip(model)(x), plain(x), rtol=1e-4, atol=1e-5)
+
+
+def test_one_seed_gives_every_layer_its_own_noise():
+    model = sparsify(
+        keras.Sequential([keras.Input((4,)), L.Dense(4), L.Dense(4)]), threshold=1e9, seed=7
+    )
+    assert [layer.seed for layer in model.layers] == [7, 8]
+
+
+def test_inputs_keep_their_names_and_structure():
+    inputs = {"left": keras.Input((3,), name="left"), "right": keras.Input((3,), name="right")}
+    total = L.Add()([L.Dense(2)(inputs["left"]), L.Dense(2)(inputs["right"])])
+    plain = keras.Model(inputs, {"sum": total, "half": L.Rescaling(0.5)(total)})
+    model = sparsify(plain, threshold=1e9)
+    x = {"left": np.ones((1, 3)), "right": np.zeros((1, 3))}
+    for key in ("sum", "half"):
+        np.testing.assert_allclose(model(x)[key], plain(x)[key], rtol=1e-4)
+        np.testing.assert_allclose(strip(model)(x)[key], plain(x)[key], rtol=1e-4)
+
+
+class OwnCall(keras.Model):
+    def call(self, inputs, training=None, mask=None):
+        return 2 * super().call(inputs)
+
+
+def with_own_call() -> keras.Model:
+    inputs = keras.Input((4,))
+    return OwnCall(inputs, L.Dense(2)(inputs), name="doubled")
+
+
 class Subclassed(keras.Model):
     def __init__(self):
         super().__init__(name="mine")
@@ -126,6 +182,7 @@ def with_lora() -> keras.Model:
     [
         (plain_model, {"method": "magic"}, ValueError, r"method must be one of .*'magic'"),
         (Subclassed, {}, ValueError, "subclassed model cannot be read.*'mine'"),
+        (with_own_call, {}, ValueError, "subclassed model cannot be read.*'doubled'"),
         (with_lambda, {}, ValueError, "Lambda layer between prunable layers.*'double'"),
         (lambda: keras.Sequential([L.Dense(3)]), {}, ValueError, "takes a built model"),
         (lambda: "net", {}, TypeError, "takes a Keras model. Received: str"),

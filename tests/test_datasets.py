@@ -85,6 +85,10 @@ def test_groups_stay_together(tmp_path):
         ({"y_train": np.arange(59) % 3}, "one label per image. Received: 60 images and 59 labels"),
         ({"x_train": np.zeros((60, 30)), "x_test": np.zeros((9, 30))}, "must have the shape"),
         ({"x_train": np.full((60, 6, 5), "a")}, "images of numbers"),
+        ({"y_train": np.array(["a", "b", "c"] * 20)}, "labels y_train .* whole class numbers"),
+        ({"x_val": np.zeros((3, 6, 5))}, "x_val and y_val together"),
+        ({"x_test": np.zeros((9, 7, 5))}, "must have one shape"),
+        ({"group_train": np.arange(30)}, "one number per training image. Received: 30 for 60"),
         ({"y_train": np.array([0, 1, 2] + [0] * 57)}, "No stratified validation set"),
     ],
 )

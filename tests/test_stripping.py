@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from keras_sparse import sparsify, sparsity, strip
-from keras_sparse.layers import BCConv2D, BCDense, SparseLayer, SpVDConv2D, SpVDDense
+from keras_sparse.counting import sparse_layers
+from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from tests.random_models import RandomModel
 
 L = keras.layers
@@ -21,7 +22,7 @@ def compare(model: keras.Model, seed: int, **arguments) -> keras.Model:
         small = strip(model, **arguments)
     expected = np.asarray(model(x))
     np.testing.assert_allclose(small(x), expected, atol=1e-4 * (1 + np.abs(expected).max()))
-    assert not any(isinstance(layer, SparseLayer) for layer in small.layers)
+    assert not sparse_layers(small)
     return small
 
 
@@ -59,6 +60,7 @@ def test_the_generator_covers_every_feature():
         keras.backend.clear_session()
     needed = ["residual", "branch", "norm", "pool", "flatten", "global", "valid", "same", "plain"]
     needed += ["Conv2D", "DepthwiseConv2D", "SeparableConv2D", "Dense", "multiplier2", "all pruned"]
+    needed += ["merge", "resize", "strides"]
     assert all(features[name] >= 5 for name in needed), features
 
 
@@ -191,6 +193,62 @@ def test_nested_models_shrink_inside():
     small = compare(model, 0)
     assert small.get_layer("inner").get_layer("a").filters == 3
     assert small.get_layer("inner").get_layer("b").filters == 3
+
+
+def test_what_a_call_in_training_mode_computes_is_not_folded():
+    inputs = keras.Input((5, 5, 2))
+    conv, norm = BCConv2D(4, 3, name="conv"), L.BatchNormalization()
+    model = keras.Model(inputs, L.Conv2D(2, 1)(norm(conv(inputs), training=True)))
+    norm.moving_mean.assign([3.0] * 4)
+    prune_groups(conv, [1])
+    assert compare(model, 0).get_layer("conv").filters == 4
+
+
+def test_merges_of_one_tensor_or_with_constants_are_left_whole():
+    inputs = keras.Input((5, 5, 2))
+    conv = BCConv2D(4, 3, name="conv")
+    x = L.Add()([conv(inputs)])
+    x = L.Add()([x, np.ones((1, 3, 3, 4), "float32")])
+    model = keras.Model(inputs, L.Conv2D(2, 1)(x))
+    prune_groups(conv, [1])
+    assert compare(model, 0).get_layer("conv").filters == 4
+
+
+def test_sparse_layers_inside_wrappers_are_refused_by_name():
+    layer = L.TimeDistributed(SpVDDense(3, name="hidden"))
+    with pytest.raises(ValueError, match="inside wrappers.*'hidden'"):
+        strip(keras.Sequential([keras.Input((5, 4)), layer]))
+
+
+class MyDense(SpVDDense):
+    def __init__(self, units, **kwargs):
+        super().__init__(units, activation="relu", **kwargs)
+
+    def get_config(self):
+        config = super().get_config()
+        del config["activation"]
+        return config
+
+
+def test_a_subclass_of_a_sparse_layer_is_stripped():
+    model = keras.Sequential([keras.Input((4,)), MyDense(3, use_bias=False), SpVDDense(2)])
+    small = strip(model)
+    assert [type(layer) for layer in small.layers] == [L.Dense, L.Dense]
+
+
+def test_constant_initializers_do_not_hinder():
+    start = keras.initializers.Constant(np.ones((3, 3, 2, 4)))
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 2)),
+            BCConv2D(4, 3, kernel_initializer=start, name="conv"),
+            L.Flatten(),
+            L.Dense(5, name="adapted"),
+            L.Dense(2),
+        ]
+    )
+    prune_groups(model.get_layer("conv"), [0])
+    assert compare(model, 0).get_layer("conv").filters == 3
 
 
 def test_a_plain_model_comes_back_as_a_copy():

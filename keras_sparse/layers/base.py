@@ -60,7 +60,8 @@ class SparseLayer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.__signature__ = _joined_signature(cls)  # type: ignore[attr-defined]
+        if "__init__" not in vars(cls):
+            cls.__signature__ = _joined_signature(cls)  # type: ignore[attr-defined]
 
     def __init__(
         self,
@@ -284,14 +285,14 @@ def _unpacked(values: list[tf.Tensor]) -> tf.Tensor | tuple[tf.Tensor, ...]:
 
 def own_parameters(cls: type) -> list[inspect.Parameter]:
     """The keyword-only parameters that a sparse layer has beside those of the Keras layer."""
-    first = next(c for c in cls.__mro__ if "__init__" in vars(c))
-    parameters = inspect.signature(vars(first)["__init__"]).parameters.values()
+    mixin = next(c for c in cls.__mro__ if SparseLayer in c.__bases__)
+    parameters = inspect.signature(vars(mixin)["__init__"]).parameters.values()
     return [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
 def keras_class(cls: type) -> Any:
-    """The Keras layer that a sparse layer replaces, or None for a mixin."""
-    return next((c for c in cls.__mro__ if c.__module__.startswith("keras.")), None)
+    """The Keras layer that a sparse layer replaces."""
+    return next(c for c in cls.__mro__ if c.__module__.startswith("keras."))
 
 
 def _joined_signature(cls: type) -> inspect.Signature:
@@ -299,10 +300,7 @@ def _joined_signature(cls: type) -> inspect.Signature:
 
     Made from the installed Keras, so that the two cannot drift apart.
     """
-    replaced = keras_class(cls)
-    if replaced is None:
-        return inspect.Signature(own_parameters(cls))
-    theirs = list(inspect.signature(replaced).parameters.values())
+    theirs = list(inspect.signature(keras_class(cls)).parameters.values())
     positional = [p for p in theirs if p.kind is not inspect.Parameter.VAR_KEYWORD]
     rest = [p for p in theirs if p.kind is inspect.Parameter.VAR_KEYWORD]
     return inspect.Signature([*positional, *own_parameters(cls), *rest])

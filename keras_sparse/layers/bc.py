@@ -141,10 +141,8 @@ class BCMixin(SparseLayer):
         kernels = []
         for stage in self.stages():
             mean, _ = self._weights(stage)
-            shape = [
-                size if axis in stage.group_axes else 1 for axis, size in enumerate(mean.shape)
-            ]
-            kernels.append(mean * tf.reshape(self._pruned_scale(stage), shape))
+            scale = tf.reshape(self._pruned_scale(stage), stage.group_shape(mean.shape))
+            kernels.append(mean * scale)
         return kernels
 
     def pruned_bias(self) -> tf.Tensor | None:
@@ -178,9 +176,11 @@ class BCMixin(SparseLayer):
     def _scale(self, x: tf.Tensor, stage: Stage) -> tf.Tensor:
         """`x` times a sample of z for each example and channel."""
         mean, log_variance = (tf.reshape(value, [-1]) for value in self._groups(stage))
-        variance = tf.exp(_limited(log_alpha(mean, log_variance))) * (tf.square(mean) + EPSILON)
+        # Not the root of a variance: its gradient is not finite when the variance underflows.
+        root_alpha = tf.exp(0.5 * _limited(log_alpha(mean, log_variance)))
+        deviation = root_alpha * tf.sqrt(tf.square(mean) + EPSILON)
         like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
-        z = mean + tf.sqrt(variance) * normal_like(like, self.seed_generator.next())
+        z = mean + deviation * normal_like(like, self.seed_generator.next())
         return x * tf.cast(self._over_positions(z, x), x.dtype)
 
     def _sample_bias(self) -> tf.Tensor | None:

@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 from keras import ops
 
+from ..kl import EPSILON
 from .noise import normal_like, perturb
 
 LinearMap = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
@@ -64,7 +65,7 @@ def mirrored(
 
     Arguments and result as in `local`.
     """
-    deviation = tf.sqrt(variance) * normal_like(variance, seed)
+    deviation = tf.sqrt(variance + EPSILON) * normal_like(variance, seed)
     kernels = mean + deviation, mean - deviation
     halves = _split_batch(x)
     # Finished before they are joined, TensorFlow fuses convolution, bias and activation into one.

@@ -5,7 +5,7 @@ a separable convolution has two; the mathematics of SpVD and BC is written per s
 serves all layers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -27,6 +27,10 @@ class Stage(NamedTuple):
     linear: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
     group_axes: tuple[int, ...]
     groups_are_inputs: bool = False
+
+    def group_shape(self, kernel_shape: Iterable[int]) -> list[int]:
+        """The shape in which a value per group broadcasts to the kernel."""
+        return [size if axis in self.group_axes else 1 for axis, size in enumerate(kernel_shape)]
 
 
 class DenseStages:

@@ -1,6 +1,7 @@
 """The package as a user gets it: a wheel in a clean environment, and the demo."""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -15,9 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+    # A copy, so that neither leftovers of earlier builds nor parallel ones get into it.
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("keras_sparse", "tuner"):
+        shutil.copytree(ROOT / name, source / name)
+    for name in ("setup.cfg", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*command, str(ROOT)], check=True, capture_output=True, text=True)
+    subprocess.run([*command, str(source)], check=True, capture_output=True, text=True)
     return next(folder.glob("*.whl"))
 
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from keras_sparse.layers.bc import BCMixin
-from keras_sparse.layers.estimators import local, mirrored
+from keras_sparse.layers.estimators import _join_batch, _split_batch, local, mirrored
 
 from .cases import arguments, as_tuple, each_layer, images
 
@@ -52,6 +52,42 @@ def test_mirrored_halves_are_mirrored():
     mean, variance = tf.zeros((4, 3)), tf.ones((4, 3))
     output = mirrored(tf.matmul, x, mean, variance, tf.constant([1, 1], tf.int64), tf.identity)
     np.testing.assert_allclose(output[0], -output[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_gradients_of_the_halves_are_those_of_automatic_differentiation(count):
+    rng = np.random.default_rng(0)
+    x = tf.constant(rng.normal(size=(count, 3)), tf.float32)
+    kernels = [tf.constant(rng.normal(size=(3, 2)), tf.float32) for _ in range(2)]
+    weights = tf.constant(rng.normal(size=(count, 2)), tf.float32)
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch([x, *kernels])
+        upper, lower = (tf.matmul(h, k) for h, k in zip(_split_batch(x), kernels, strict=True))
+        ours = tf.reduce_sum(weights * _join_batch(upper, lower, tf.shape(x)[0]) ** 2)
+        half = (count + 1) // 2
+        rows = [tf.matmul(x[:half], kernels[0]), tf.matmul(x[half:], kernels[1])]
+        plain = tf.reduce_sum(weights * tf.concat(rows, axis=0) ** 2)
+    assert float(ours) == pytest.approx(float(plain))
+    for variable in (x, *kernels):
+        got, expected = tape.gradient(ours, variable), tape.gradient(plain, variable)
+        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-6)
+
+
+@each_layer
+@pytest.mark.parametrize("estimator", ["local", "mirrored"])
+def test_gradients_are_finite_for_extreme_variances(layer_class, estimator):
+    layer = layer_class(*arguments(layer_class), estimator=estimator)
+    x = images()
+    layer.build(x.shape)
+    layer.kl_weight = 0.1
+    for extreme in (-150.0, 30.0):
+        for variable in layer.trainable_variables:
+            if "log_variance" in variable.name:
+                variable.assign(np.full(variable.shape, extreme))
+        with tf.GradientTape() as tape:
+            total = tf.reduce_sum(tf.tanh(layer(x, training=True))) + tf.add_n(layer.losses)
+        gradients = tape.gradient(total, layer.trainable_variables)
+        assert all(np.isfinite(gradient).all() for gradient in gradients), extreme
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -24,6 +24,7 @@ from keras_sparse import KLAnnealing, datasets, sparsity, strip
 from keras_sparse.counting import sparse_layers
 from keras_sparse.demo import accuracy
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
+from keras_sparse.layers.estimators import ESTIMATORS
 
 BATCH = 100
 HIGHEST_THRESHOLD, LOWEST_THRESHOLD = 3.0, -7.0
@@ -201,7 +202,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--run", choices=RUNS, required=True)
     parser.add_argument("--epochs", type=int, help="instead of the run's own number")
-    parser.add_argument("--estimator", choices=("local", "mirrored"), default="local")
+    parser.add_argument("--estimator", choices=ESTIMATORS, default="local")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every", type=int, default=5, help="epochs between checkpoints")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/lenet"))

@@ -13,32 +13,17 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
+import benchmarks.fresh  # noqa: F401  (registers the estimator)
 from benchmarks.layer_speed import small
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
 from keras_sparse.demo import accuracy
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
-from keras_sparse.layers.estimators import ESTIMATORS, Finish, LinearMap
 
 LAYERS = {"spvd": (SpVDConv2D, SpVDDense), "bc": (BCConv2D, BCDense)}
 VARIANTS = ("fresh", "local", "mirrored", "auto")
 BATCH = 128
-
-
-def fresh(
-    linear: LinearMap,
-    x: tf.Tensor,
-    mean: tf.Tensor,
-    variance: tf.Tensor,
-    seed: tf.Tensor,
-    finish: Finish,
-) -> tf.Tensor:
-    """The local reparametrisation with TensorFlow's own generator."""
-    deviation = tf.sqrt(linear(tf.square(x), variance) + 1e-8)
-    noise = tf.random.stateless_normal(tf.shape(deviation), tf.cast(seed, tf.int32))
-    return finish(linear(x, mean) + deviation * noise)
 
 
 def train(
@@ -82,7 +67,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=24)
     parser.add_argument("--examples", type=int, default=12_800)
     arguments = parser.parse_args()
-    ESTIMATORS["fresh"] = fresh
     data = datasets.load("mnist")
     data = data._replace(
         x_train=data.x_train[: arguments.examples], y_train=data.y_train[: arguments.examples]

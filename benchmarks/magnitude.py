@@ -17,6 +17,16 @@ class Mask(keras.constraints.Constraint):
         return tf.convert_to_tensor(kernel) * self.mask
 
 
+def hold_zeros(model: keras.Model) -> list[Any]:
+    """Makes every kernel weight that is zero now stay zero in training; returns the kernels."""
+    kernels = [layer.kernel for layer in model.layers if hasattr(layer, "kernel")]
+    for kernel in kernels:
+        mask = Mask(kernel.shape)
+        mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
+        kernel.constraint = mask
+    return kernels
+
+
 class MagnitudePruning(keras.callbacks.Callback):
     """Prunes the smallest kernel weights of the whole model, more and more of them.
 
@@ -38,12 +48,7 @@ class MagnitudePruning(keras.callbacks.Callback):
 
     def set_model(self, model: keras.Model) -> None:
         super().set_model(model)
-        self._kernels = [layer.kernel for layer in model.layers if hasattr(layer, "kernel")]
-        for kernel in self._kernels:
-            if not isinstance(kernel.constraint, Mask):
-                mask = Mask(kernel.shape)
-                mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
-                kernel.constraint = mask
+        self._kernels = hold_zeros(model)
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch = epoch

@@ -60,7 +60,7 @@ class SparseLayer:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "__init__" not in vars(cls):
+        if issubclass(cls, keras.layers.Layer) and "__init__" not in vars(cls):
             cls.__signature__ = _joined_signature(cls)  # type: ignore[attr-defined]
 
     def __init__(

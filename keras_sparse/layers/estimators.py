@@ -1,6 +1,8 @@
 """Ways to draw the output of a linear map whose weights are normal, while training.
 
-Both are unbiased: the gradient's expectation is that of drawing the weights for every example.
+Both give every single output value the distribution that drawn weights would give it. They differ
+in what output values share: with `local` nothing, not even the positions of one feature map, which
+use the same weights; with `mirrored` one draw of the weights, by all examples of half a batch.
 
 * `local` (the local reparametrisation of Kingma et al., 2015) draws every output value from its own
   normal distribution. It needs a second linear map, for the variances.
@@ -8,8 +10,8 @@ Both are unbiased: the gradient's expectation is that of drawing the weights for
   batch and W₋ = θ − σε for the second. It needs no second map, and the mirroring cancels the
   first-order error that all examples of a batch would share.
 
-`auto`, the default of the layers, is `local` for dense layers and `mirrored` for convolutions: in
-a wide dense layer the shared noise slows down training, and there the second map costs little.
+`auto`, the default of the layers, is `local` for dense layers, where the second map costs little,
+and `mirrored` for convolutions. `benchmarks/estimators.py` compares what they train to.
 """
 
 from collections.abc import Callable

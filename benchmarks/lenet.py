@@ -58,22 +58,21 @@ class Run(NamedTuple):
 
 
 RUNS = {
-    "lenet300-spvd": Run("lenet300", "spvd", 100, 2e-3, (5, 15), published=(1.92, 68.0)),
-    "lenet5-spvd": Run("lenet5", "spvd", 45, 3e-3, published=(0.75, 280.0)),
+    "lenet300-spvd": Run("lenet300", "spvd", 150, 2e-3, (5, 15), published=(1.92, 68.0)),
+    "lenet5-spvd": Run("lenet5", "spvd", 100, 3e-3, published=(0.75, 280.0)),
     "lenet5-bc": Run(
         "lenet5",
         "bc",
-        40,
+        100,
         3e-3,
-        weight=3.0,
         thresholds=(-2.0, -3.0, -4.0, -5.0),
         published=(1.0, 108.0),
     ),
     "lenet300-magnitude": Run(
-        "lenet300", "magnitude", 100, 1e-3, same_sparsity_as="lenet300-spvd", finetuning=0
+        "lenet300", "magnitude", 150, 1e-3, same_sparsity_as="lenet300-spvd", finetuning=0
     ),
     "lenet5-magnitude": Run(
-        "lenet5", "magnitude", 45, 1e-3, same_sparsity_as="lenet5-spvd", finetuning=0
+        "lenet5", "magnitude", 100, 1e-3, same_sparsity_as="lenet5-spvd", finetuning=0
     ),
 }
 
@@ -240,8 +239,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--run", choices=RUNS, required=True)
     parser.add_argument("--epochs", type=int, help="instead of the run's own number")
-    parser.add_argument("--estimator", choices=ESTIMATORS, default="local")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--estimator", choices=ESTIMATORS, default="auto")
+    parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--every", type=int, default=5, help="epochs between checkpoints")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/lenet"))
     parser.add_argument("--restart", action="store_true", help="forget earlier checkpoints")

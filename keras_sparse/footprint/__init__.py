@@ -1,0 +1,21 @@
+"""What a network takes in flash and RAM: `measure`, the models of memory and the graph."""
+
+from .graph import Graph, Operator, Weights
+from .measuring import Footprint, NodeFootprint, measure
+from .reading import read
+from .working_memory import MemoryModel
+from .working_memory import names as memory_models
+from .working_memory import register as register_memory_model
+
+__all__ = [
+    "Footprint",
+    "Graph",
+    "MemoryModel",
+    "NodeFootprint",
+    "Operator",
+    "Weights",
+    "measure",
+    "memory_models",
+    "read",
+    "register_memory_model",
+]

@@ -1,0 +1,162 @@
+"""SparseCNN: the paper's family of convolutional networks as a KerasTuner hypermodel."""
+
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+import keras_tuner
+import numpy as np
+import tensorflow as tf
+
+from keras_sparse import KLAnnealing
+from keras_sparse.footprint import Graph
+
+from .graph_builder import graph_of, repaired
+from .hyperparameters import hyperparameters_of
+from .keras_builder import build_network
+from .parameters import Configuration, Space, Value
+from .space import PRUNING, SPACES, cnn_space
+
+
+class SparseCNN(keras_tuner.HyperModel):
+    """Convolutional networks for images, with what the search may vary.
+
+    Works with every tuner of KerasTuner; values have the paper's names.
+
+    Args:
+        input_shape: (height, width, channels) of an image.
+        num_classes: Number of classes, at least 2.
+        pruning: "unstructured" (SpVD: single weights), "structured" (BC: feature maps and neurons)
+            or None.
+        space: "extended" or "paper"; see `keras_sparse.tuner.space`.
+        ranges: Another (low, high) or list of choices for a parameter, or for all with the same
+            beginning: {"num-filters": (1, 16), "batch-norm": [True]}.
+        learning_rate: Of Adam.
+        estimator: How sparse layers draw their noise.
+        seed: Of initial weights and noise.
+        name: Of the hypermodel.
+        tunable: As in KerasTuner.
+    """
+
+    def __init__(
+        self,
+        input_shape: Sequence[int],
+        num_classes: int,
+        pruning: str | None = "unstructured",
+        *,
+        space: str = "extended",
+        ranges: Mapping[str, Sequence[Value]] | None = None,
+        learning_rate: float = 3e-3,
+        estimator: str = "auto",
+        seed: int = 0,
+        name: str | None = None,
+        tunable: bool = True,
+    ) -> None:
+        super().__init__(name=name, tunable=tunable)
+        self.input_shape = _checked_shape(input_shape)
+        if not isinstance(num_classes, numbers.Integral) or num_classes < 2:
+            raise ValueError(f"num_classes must be at least 2. Received: {num_classes!r}")
+        if pruning not in PRUNING:
+            raise ValueError(f"pruning must be one of {list(PRUNING)}. Received: {pruning!r}")
+        if space not in SPACES:
+            raise ValueError(f"space must be one of {list(SPACES)}. Received: {space!r}")
+        self.num_classes = int(num_classes)
+        self.pruning = pruning
+        self.space_name = space
+        self.learning_rate = learning_rate
+        self.estimator = estimator
+        self.seed = seed
+        self.space: Space = cnn_space(space, self.input_shape[-1], pruning, ranges or {})
+        self._hyperparameters = hyperparameters_of(self.space)
+
+    # Configurations.
+
+    def sample(self, rng: np.random.Generator) -> Configuration:
+        """A random configuration that can be built."""
+        return self.repaired(self.space.sample(rng))
+
+    def repaired(self, configuration: Configuration) -> Configuration:
+        """The configuration whose values say what is built."""
+        return repaired(configuration, self.space, self.input_shape)[0]
+
+    def graph(self, configuration: Configuration) -> Graph:
+        """The network before pruning, for `measure`; no Keras model is built."""
+        return graph_of(configuration, self.input_shape, self.num_classes)
+
+    def network(self, configuration: Configuration, *, seed: int | None = None) -> keras.Model:
+        """The Keras model, not compiled."""
+        return build_network(
+            configuration,
+            self.input_shape,
+            self.num_classes,
+            self.pruning,
+            seed=self.seed if seed is None else seed,
+            estimator=self.estimator,
+        )[0]
+
+    # What KerasTuner calls.
+
+    def declare_hyperparameters(self, hp: keras_tuner.HyperParameters) -> None:
+        """Tells KerasTuner all parameters at once, each with its conditions."""
+        hp.merge(self._hyperparameters, overwrite=False)
+
+    def declare(self, hp: keras_tuner.HyperParameters) -> Configuration:
+        """Declares all parameters in `hp`; returns the values of the active ones."""
+        self.declare_hyperparameters(hp)
+        configuration: Configuration = {}
+        for parameter in self.space:
+            if parameter.is_active(configuration):
+                value = hp.get(parameter.name)
+                configuration[parameter.name] = (
+                    value if parameter.values else parameter.nearest(float(value))
+                )
+        return configuration
+
+    def build(self, hp: keras_tuner.HyperParameters) -> keras.Model:
+        """The compiled model of the values in `hp`."""
+        model = self.network(self.repaired(self.declare(hp)))
+        self.compile(model)
+        return model
+
+    def compile(self, model: keras.Model) -> None:
+        """Adam, cross-entropy of the logits, accuracy."""
+        model.compile(
+            keras.optimizers.Adam(self.learning_rate),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+        )
+
+    def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
+        """`model.fit` with the schedule of the KL term that the values in `hp` say."""
+        if self.pruning is not None:
+            configuration = self.declare(hp)
+            annealing = KLAnnealing(
+                count_examples(args[0] if args else kwargs["x"]),
+                configuration["zero-regularization-epochs"],
+                configuration.get("annealing-epochs", 0),
+                weight=float(configuration["alpha"]),
+            )
+            kwargs["callbacks"] = [annealing, *(kwargs.get("callbacks") or ())]
+        return model.fit(*args, **kwargs)
+
+
+def count_examples(x: Any) -> int:
+    """Number of examples in arrays or in a batched `tf.data.Dataset`."""
+    if isinstance(x, tf.data.Dataset):
+
+        def add(total: tf.Tensor, batch: Any) -> tf.Tensor:
+            return total + tf.shape(keras.tree.flatten(batch)[0], out_type=tf.int64)[0]
+
+        return int(x.reduce(tf.constant(0, tf.int64), lambda total, *batch: add(total, batch)))
+    return len(keras.tree.flatten(x)[0])
+
+
+def _checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
+    sizes = tuple(shape)
+    if len(sizes) != 3 or not all(isinstance(n, numbers.Integral) and n > 0 for n in sizes):
+        raise ValueError(
+            f"input_shape must be (height, width, channels), all positive. Received: {shape!r}"
+        )
+    height, width, channels = map(int, sizes)
+    return height, width, channels

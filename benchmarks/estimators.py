@@ -4,7 +4,8 @@
 
 The same small network is trained on part of MNIST with the same seeds by four ways to draw noise:
 `fresh` is TensorFlow's generator with a normal for every activation, the others are the layers' own
-estimators. Accuracy is that on the validation set. Results: benchmarks/results/estimators.json.
+estimators. Accuracy is that on the validation set. A run that was stopped goes on where it was.
+Results: benchmarks/results/estimators.json.
 """
 
 import argparse
@@ -71,33 +72,45 @@ def main() -> None:
     data = data._replace(
         x_train=data.x_train[: arguments.examples], y_train=data.y_train[: arguments.examples]
     )
-    runs: dict[str, list[dict[str, Any]]] = {variant: [] for variant in VARIANTS}
+    file = RESULTS / "estimators.json"
+    results = json.loads(file.read_text()) if file.is_file() else {}
+    settings = {"epochs": arguments.epochs, "examples": len(data.x_train), "batch": BATCH}
+    known = results.get(arguments.method, {})
+    is_same = all(known.get(key) == value for key, value in settings.items())
+    runs: dict[str, list[dict[str, Any]]] = (
+        known["runs"] if is_same else {variant: [] for variant in VARIANTS}
+    )
     for seed in range(arguments.seeds):
         for variant in VARIANTS:
+            if any(row["seed"] == seed for row in runs[variant]):
+                continue  # done before the benchmark was stopped
             runs[variant].append(train(arguments.method, variant, seed, arguments.epochs, data))
             print(arguments.method, variant, runs[variant][-1], flush=True)
-    summary = {
+            results[arguments.method] = {
+                **settings,
+                "summary": summary(runs),
+                "runs": runs,
+                "environment": environment(),
+            }
+            write_json(file, results)
+    print(json.dumps(summary(runs), indent=1))
+
+
+def summary(runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Mean and standard deviation over the seeds."""
+    return {
         variant: {
             key: {
                 "mean": round(float(np.mean([row[key] for row in rows])), 4),
-                "deviation": round(float(np.std([row[key] for row in rows], ddof=1)), 4),
+                "deviation": round(float(np.std([row[key] for row in rows], ddof=1)), 4)
+                if len(rows) > 1
+                else None,
             }
             for key in ("val_accuracy", "nonzeros")
         }
         for variant, rows in runs.items()
+        if rows
     }
-    file = RESULTS / "estimators.json"
-    results = json.loads(file.read_text()) if file.is_file() else {}
-    results[arguments.method] = {
-        "epochs": arguments.epochs,
-        "examples": len(data.x_train),
-        "batch": BATCH,
-        "summary": summary,
-        "runs": runs,
-        "environment": environment(),
-    }
-    write_json(file, results)
-    print(json.dumps(summary, indent=1))
 
 
 if __name__ == "__main__":

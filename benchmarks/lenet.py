@@ -65,14 +65,14 @@ RUNS = {
         "bc",
         100,
         3e-3,
-        thresholds=(-2.0, -3.0, -4.0, -5.0),
+        thresholds=(-3.0, -4.0, -4.5, -5.0, -5.5, -6.0),
         published=(1.0, 108.0),
     ),
     "lenet300-magnitude": Run(
-        "lenet300", "magnitude", 150, 1e-3, same_sparsity_as="lenet300-spvd", finetuning=0
+        "lenet300", "magnitude", 60, 1e-3, same_sparsity_as="lenet300-spvd", finetuning=0
     ),
     "lenet5-magnitude": Run(
-        "lenet5", "magnitude", 100, 1e-3, same_sparsity_as="lenet5-spvd", finetuning=0
+        "lenet5", "magnitude", 40, 1e-3, same_sparsity_as="lenet5-spvd", finetuning=0
     ),
 }
 

@@ -29,8 +29,14 @@ def environment() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
-        "command": " ".join(["python -m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
+        "command": " ".join(["python -m", f"benchmarks.{Path(sys.argv[0]).stem}", *_arguments()]),
     }
+
+
+def _arguments() -> list[str]:
+    """The command line without folders: where checkpoints lie changes no result."""
+    words = iter(sys.argv[1:])
+    return [word for word in words if word != "--checkpoints" or next(words, None) is None]
 
 
 def _processor() -> str:

@@ -11,8 +11,9 @@ if keras.backend.backend() != "tensorflow":
 from .callbacks import KLAnnealing
 from .conversion import sparsify
 from .counting import sparsity
+from .drawing import plot_network
 from .footprint import measure
 from .stripping import strip
 
 __version__ = "0.1.0.dev0"
-__all__ = ["KLAnnealing", "measure", "sparsify", "sparsity", "strip"]
+__all__ = ["KLAnnealing", "measure", "plot_network", "sparsify", "sparsity", "strip"]

@@ -1,1 +1,17 @@
 """Sparse architecture search, imported as `keras_sparse.tuner`."""
+
+from .hypermodel import SparseCNN
+from .inherit import inherit, posterior_of
+from .morphs import Morph, morph
+from .parameters import Configuration, Parameter, Space
+
+__all__ = [
+    "Configuration",
+    "Morph",
+    "Parameter",
+    "Space",
+    "SparseCNN",
+    "inherit",
+    "morph",
+    "posterior_of",
+]

@@ -101,10 +101,9 @@ class GraphBuilder:
         uses = height * width
         if separable:
             shape = (*kernel, depth, 1)
-            weights = (_full(f"{name}/depthwise_kernel", shape),)
-            x = self._add(
-                f"{name}/depthwise", "DepthwiseConv2D", [x], (height, width, depth), weights, uses
-            )
+            taps = _full(f"{name}/depthwise_kernel", shape)
+            size = (height, width, depth)
+            x = self._add(f"{name}/depthwise", "DepthwiseConv2D", [x], size, (taps,), uses)
             kernel_name, kernel = f"{name}/pointwise_kernel", (1, 1)
         else:
             kernel_name = f"{name}/kernel"

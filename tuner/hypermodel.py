@@ -54,21 +54,21 @@ class SparseCNN(keras_tuner.HyperModel):
         tunable: bool = True,
     ) -> None:
         super().__init__(name=name, tunable=tunable)
-        self.input_shape = _checked_shape(input_shape)
+        self.input_shape: tuple[int, int, int] = _checked_shape(input_shape)
         if not isinstance(num_classes, numbers.Integral) or num_classes < 2:
             raise ValueError(f"num_classes must be at least 2. Received: {num_classes!r}")
         if pruning not in PRUNING:
             raise ValueError(f"pruning must be one of {list(PRUNING)}. Received: {pruning!r}")
         if space not in SPACES:
             raise ValueError(f"space must be one of {list(SPACES)}. Received: {space!r}")
-        self.num_classes = int(num_classes)
-        self.pruning = pruning
-        self.space_name = space
-        self.learning_rate = learning_rate
-        self.estimator = estimator
-        self.seed = seed
+        self.num_classes: int = int(num_classes)
+        self.pruning: str | None = pruning
+        self.space_name: str = space
+        self.learning_rate: float = learning_rate
+        self.estimator: str = estimator
+        self.seed: int = seed
         self.space: Space = cnn_space(space, self.input_shape[-1], pruning, ranges or {})
-        self._hyperparameters = hyperparameters_of(self.space)
+        self._hyperparameters: list[Any] = hyperparameters_of(self.space)
 
     # Configurations.
 
@@ -133,8 +133,8 @@ class SparseCNN(keras_tuner.HyperModel):
             configuration = self.declare(hp)
             annealing = KLAnnealing(
                 count_examples(args[0] if args else kwargs["x"]),
-                configuration["zero-regularization-epochs"],
-                configuration.get("annealing-epochs", 0),
+                int(configuration["zero-regularization-epochs"]),
+                int(configuration.get("annealing-epochs", 0)),
                 weight=float(configuration["alpha"]),
             )
             kwargs["callbacks"] = [annealing, *(kwargs.get("callbacks") or ())]

@@ -191,7 +191,9 @@ def _footprint(
 
 
 def _table(footprint: Footprint) -> str:
-    rows = [("node", "kind", "output", "parameters", "non-zero", "bytes", "MACs", "RAM")]
+    rows: list[tuple[str, ...]] = [
+        ("node", "kind", "output", "parameters", "non-zero", "bytes", "MACs", "RAM")
+    ]
     for node in footprint.nodes:
         shape = "×".join(map(str, node.shape))
         numbers_ = (node.parameters, node.nonzeros, node.sparse_bytes, node.macs)

@@ -1,0 +1,74 @@
+"""How well the seconds of a training step are estimated, and how fast configurations are handled.
+
+    python -m benchmarks.cost
+
+Half of the random configurations calibrate the estimate, the other half test it. The rate is that
+of sampling, morphing and measuring without building a model. Results: benchmarks/results/cost.json.
+"""
+
+import argparse
+import time
+
+import numpy as np
+from keras_sparse.tuner.cost import FEATURES, affordable, fit, observe
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.morphs import morph
+
+from benchmarks.record import RESULTS, environment, write_json
+from keras_sparse import measure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=40, help="configurations to time")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    results = {"seed": arguments.seed, "rate": rate()}
+    print(results["rate"], flush=True)
+    for pruning in ("unstructured", "structured"):
+        model = SparseCNN((28, 28, 1), 10, pruning)
+        rng = np.random.default_rng(arguments.seed)
+        chosen = affordable(model, rng, arguments.count, 5_000_000)
+        observed = [observe(model, configuration) for configuration in chosen]
+        half = len(observed) // 2
+        cost = fit(observed[:half])
+        ratios = [cost.step_seconds(o.graph, o.batch_size) / o.seconds for o in observed[half:]]
+        within = np.mean([1 / 1.5 <= ratio <= 1.5 for ratio in ratios])
+        results[pruning] = {
+            "calibrated on": half,
+            "tested on": len(ratios),
+            "share within a factor of 1.5": round(float(within), 3),
+            "estimated / measured": sorted(round(ratio, 2) for ratio in ratios),
+            "measured ms per step": sorted(round(1e3 * o.seconds, 1) for o in observed[half:]),
+            "seconds per unit": dict(zip(FEATURES, cost.coefficients, strict=True)),
+        }
+        print(pruning, results[pruning], flush=True)
+        write_json(RESULTS / "cost.json", {**results, "environment": environment()})
+
+
+def rate(count: int = 1000, repetitions: int = 5) -> dict[str, float]:
+    """Seconds for 1000 configurations, median of the repetitions."""
+    model = SparseCNN((28, 28, 1), 10)
+    seconds: dict[str, list[float]] = {"sample": [], "morph": [], "measure": []}
+    for repetition in range(repetitions):
+        rng = np.random.default_rng(repetition)
+        start = time.perf_counter()
+        configurations = [model.sample(rng) for _ in range(count)]
+        sampled = time.perf_counter()
+        morphs = [morph(model, configuration, rng) for configuration in configurations]
+        morphed = time.perf_counter()
+        for result in morphs:
+            measure(model.graph(result.configuration if result else configurations[0]))
+        measured = time.perf_counter()
+        for name, value in (
+            ("sample", sampled - start),
+            ("morph", morphed - sampled),
+            ("measure", measured - morphed),
+        ):
+            seconds[name].append(value)
+    medians = {name: round(float(np.median(values)), 3) for name, values in seconds.items()}
+    return {"configurations": count, **medians, "total": round(sum(medians.values()), 3)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""plot_network: a picture of a network with what each node takes before and after pruning."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
+
+from .counting import sparse_layers
+from .footprint import Footprint, Graph, MemoryModel, NodeFootprint, measure, read
+from .layout import Layout, layered
+from .stripping import strip
+
+_WIDTH, _HEIGHT = 3.1, 0.62  # inches of a node
+_GAP, _ROW = 0.5, 1.0  # inches between nodes and from row to row
+_COLOURS = {
+    "Conv2D": "#dbe9f6",
+    "DepthwiseConv2D": "#d5efe6",
+    "Dense": "#fde5d2",
+    "Add": "#eeeeee",
+    "Concatenate": "#eeeeee",
+}
+
+
+class Box(NamedTuple):
+    """What is written in the box of one node."""
+
+    title: str
+    operation: str
+    cost: str
+
+
+class Drawing(NamedTuple):
+    """All that is drawn.
+
+    Attributes:
+        boxes: Text of each node by name.
+        colours: Fill of each box by name.
+        layout: Where the boxes and edges are.
+        caption: Totals of the network.
+    """
+
+    boxes: dict[str, Box]
+    colours: dict[str, str]
+    layout: Layout
+    caption: str
+
+
+def plot_network(
+    model: keras.Model | Graph,
+    path: str | Path | None = None,
+    *,
+    before: keras.Model | Graph | None = None,
+    working_memory: str | MemoryModel = "inputs+weights",
+    bits: int = 8,
+) -> Figure:
+    """Draws a network; each node with its operation, its output and its bytes.
+
+    MS is the model size, the bytes of the parameters that are not zero; WM the working memory.
+
+    Args:
+        model: A Sequential or functional Keras model, with plain or sparse layers, or a `Graph`.
+        path: File to write, its ending says the format (.png, .svg, .pdf); None writes none.
+        before: The network before pruning; by default `model` itself, unpruned.
+        working_memory: Model of working memory, as in `measure`.
+        bits: Bits of a weight and of an activation.
+
+    Returns:
+        The figure, which notebooks show.
+    """
+    if not isinstance(model, Graph) and isinstance(model, keras.Model) and sparse_layers(model):
+        before, model = before or model, strip(model)
+    footprint = measure(model, before=before, working_memory=working_memory, bits=bits)
+    graph = model if isinstance(model, Graph) else read(model)
+    figure = _draw(drawing_of(graph, footprint))
+    if path is not None:
+        _save(figure, Path(path))
+    return figure
+
+
+def drawing_of(graph: Graph, footprint: Footprint) -> Drawing:
+    """The texts and places of a network's picture."""
+    before = {node.name: node for node in (footprint.before or footprint).nodes}
+    boxes = {
+        name: Box(name, "image", " × ".join(map(str, graph.shapes[name]))) for name in graph.inputs
+    }
+    for operator, node in zip(graph.operators, footprint.nodes, strict=True):
+        boxes[node.name] = _box(operator, node, before.get(node.name, node))
+    edges = [(tensor, op.name) for op in graph.operators for tensor in dict.fromkeys(op.inputs)]
+    kinds = {operator.name: operator.kind for operator in graph.operators}
+    first, last = footprint.before or footprint, footprint
+    caption = (
+        f"MS {_arrow(first.model_size, last.model_size)} B"
+        f" ({last.sparse_bytes:,} B with indices)      "
+        f"WM {_arrow(first.working_memory, last.working_memory)} B"
+        f" ({last.working_memory_with_image:,} B with the image, {last.memory_model})"
+    )
+    return Drawing(
+        boxes,
+        {name: _COLOURS.get(kinds.get(name, ""), "#ffffff") for name in boxes},
+        layered(list(boxes), edges),
+        caption,
+    )
+
+
+def _box(operator: Any, node: NodeFootprint, before: NodeFootprint) -> Box:
+    kernels = [w for w in operator.weights if not w.is_bias and len(w.shape) > 2]
+    size = " " + "×".join(map(str, kernels[0].shape[:-2])) if kernels else ""
+    shape = " × ".join(map(str, node.shape))
+    if before.shape != node.shape:
+        shape = f"{' × '.join(map(str, before.shape))} → {shape}"
+    cost = f"WM {_arrow(before.working_memory, node.working_memory)}"
+    if before.parameters:
+        # As many bytes as there are values: what counts is where zeros went.
+        cost = f"MS {_arrow(before.nonzeros, node.nonzeros)}    {cost}"
+    return Box(node.name, f"{node.kind}{size}    {shape}", cost)
+
+
+def _arrow(before: int, after: int) -> str:
+    return f"{before:,} → {after:,}" if before != after else f"{after:,}"
+
+
+def _draw(drawing: Drawing) -> Figure:
+    nodes = drawing.layout.nodes
+    points = [*nodes.values(), *(p for path in drawing.layout.edges.values() for p in path)]
+    pitch = _WIDTH + _GAP
+    xs = [point.x * pitch for point in points]
+    rows = max(point.row for point in points) + 1
+    width = max(xs) - min(xs) + _WIDTH + 0.4
+    width = max(width, 0.075 * len(drawing.caption))
+    height = rows * _ROW + 0.5
+    figure = Figure(figsize=(width, height), dpi=120)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    axes.set_axis_off()
+    centre = (max(xs) + min(xs)) / 2
+    axes.set_xlim(centre - width / 2, centre + width / 2)
+    axes.set_ylim(-(rows - 0.5) * _ROW - 0.1, 0.5 * _ROW + 0.4)
+
+    def place(x: float, row: int) -> tuple[float, float]:
+        return x * pitch, -row * _ROW
+
+    for path in drawing.layout.edges.values():
+        line = [place(*point) for point in path]
+        (x0, y0), (x1, y1) = line[0], line[-1]
+        inner = [(x, y + side) for x, y in line[1:-1] for side in (_HEIGHT / 2, -_HEIGHT / 2)]
+        line = [(x0, y0 - _HEIGHT / 2), *inner, (x1, y1 + _HEIGHT / 2)]
+        axes.plot(*zip(*line, strict=True), color="#777777", linewidth=1.1, zorder=1)
+        axes.annotate(
+            "",
+            xy=line[-1],
+            xytext=line[-2],
+            arrowprops={"arrowstyle": "-|>", "color": "#777777", "shrinkA": 0, "shrinkB": 0},
+            zorder=1,
+        )
+    for name, point in nodes.items():
+        x, y = place(*point)
+        axes.add_patch(
+            FancyBboxPatch(
+                (x - _WIDTH / 2, y - _HEIGHT / 2),
+                _WIDTH,
+                _HEIGHT,
+                boxstyle="round,pad=0,rounding_size=0.08",
+                facecolor=drawing.colours[name],
+                edgecolor="#444444",
+                linewidth=0.9,
+                zorder=2,
+            )
+        )
+        box = drawing.boxes[name]
+        for offset, text, weight in (
+            (0.185, box.title, "bold"),
+            (0.0, box.operation, "normal"),
+            (-0.185, box.cost, "normal"),
+        ):
+            axes.text(
+                x, y + offset, text, ha="center", va="center", fontsize=7.5, weight=weight, zorder=3
+            )
+    axes.text(centre, 0.5 * _ROW + 0.15, drawing.caption, ha="center", va="center", fontsize=9)
+    return figure
+
+
+def _save(figure: Figure, path: Path) -> None:
+    """Writes to a temporary file first, so that a picture is whole or absent."""
+    handle, name = tempfile.mkstemp(suffix=path.suffix or ".png", dir=path.parent)
+    os.close(handle)
+    try:
+        figure.savefig(name)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,140 @@
+"""How long a network will train: seconds estimated from its operations, fitted to this machine."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from scipy.optimize import nnls
+
+from keras_sparse.footprint import Graph
+
+from .hypermodel import SparseCNN
+from .parameters import Configuration
+
+FEATURES = (
+    "step",
+    "layer",
+    "parameter",
+    "convolution MAC",
+    "depthwise MAC",
+    "dense MAC",
+    "activation",
+)
+"""What a training step takes time for: by itself, per layer, per parameter, and per example."""
+
+
+class Observation(NamedTuple):
+    """A network and the seconds that one training step of it took."""
+
+    graph: Graph
+    batch_size: int
+    seconds: float
+
+
+class CostModel(NamedTuple):
+    """Seconds for one unit of each of `FEATURES`; from `fit`."""
+
+    coefficients: tuple[float, ...]
+
+    def step_seconds(self, graph: Graph, batch_size: int) -> float:
+        """Seconds of one training step."""
+        return float(np.dot(self.coefficients, features(graph, batch_size)))
+
+    def epoch_seconds(self, graph: Graph, batch_size: int, examples: int) -> float:
+        """Seconds of one training epoch."""
+        return self.step_seconds(graph, batch_size) * -(-examples // batch_size)
+
+
+def features(graph: Graph, batch_size: int) -> np.ndarray:
+    """How much of each of `FEATURES` one training step has."""
+    macs = {"Conv2D": 0, "DepthwiseConv2D": 0, "Dense": 0}
+    layers = parameters = 0
+    for operator in graph.operators:
+        if operator.weights:
+            layers += 1
+            parameters += operator.parameters
+            macs[operator.kind] = macs.get(operator.kind, 0) + operator.macs
+    activations = sum(map(graph.size, graph.shapes))
+    per_example = [macs["Conv2D"], macs["DepthwiseConv2D"], macs["Dense"], activations]
+    return np.array([1.0, layers, parameters, *(batch_size * n for n in per_example)])
+
+
+def fit(observations: Sequence[Observation]) -> CostModel:
+    """The coefficients, none negative, with the least squares of relative errors."""
+    if len(observations) < 3:
+        raise ValueError(
+            f"The cost of training needs at least 3 observations. Received: {len(observations)}"
+        )
+    rows = np.array([features(o.graph, o.batch_size) / o.seconds for o in observations])
+    scale = np.maximum(rows.max(axis=0), 1e-30)  # MACs and steps differ by ten orders of magnitude
+    coefficients, _ = nnls(rows / scale, np.ones(len(rows)))
+    return CostModel(tuple(float(c) for c in coefficients / scale))
+
+
+def observe(
+    model: SparseCNN,
+    configuration: Configuration,
+    batch_size: int = 128,
+    steps: int = 12,
+    rounds: int = 3,
+) -> Observation:
+    """Times training steps of a configuration on random images, tracing left out.
+
+    The fastest of the rounds counts: whatever else the machine does only adds.
+    """
+    network = model.network(configuration)
+    model.compile(network)
+    for layer in network.layers:
+        if hasattr(layer, "kl_weight"):
+            layer.kl_weight = 1e-5
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(steps * batch_size, *model.input_shape)).astype("float32")
+    y = rng.integers(0, model.num_classes, len(x))
+    network.fit(x[:batch_size], y[:batch_size], batch_size, verbose=0)
+    seconds = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        network.fit(x, y, batch_size, verbose=0)
+        seconds.append((time.perf_counter() - start) / steps)
+    keras.backend.clear_session()
+    return Observation(model.graph(configuration), batch_size, min(seconds))
+
+
+def calibrate(
+    model: SparseCNN,
+    *,
+    count: int = 16,
+    batch_size: int = 128,
+    max_macs: int = 5_000_000,
+    seed: int = 0,
+) -> CostModel:
+    """Fits the cost of training to this machine with `count` random configurations.
+
+    Args:
+        model: The space to draw them from.
+        count: How many; each takes some seconds, most of them for tracing.
+        batch_size: Examples of a step.
+        max_macs: Larger networks are not drawn.
+        seed: Of the configurations.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = affordable(model, rng, count, max_macs)
+    return fit([observe(model, configuration, batch_size) for configuration in chosen])
+
+
+def affordable(
+    model: SparseCNN, rng: np.random.Generator, count: int, max_macs: int
+) -> list[Configuration]:
+    """Random configurations of at most `max_macs` multiply-accumulates for one example."""
+    result: list[Configuration] = []
+    for _ in range(1000 * count):
+        configuration = model.sample(rng)
+        if sum(operator.macs for operator in model.graph(configuration).operators) <= max_macs:
+            result.append(configuration)
+        if len(result) == count:
+            return result
+    raise ValueError(
+        f"max_macs must allow some networks of the space. Received: max_macs={max_macs}"
+    )

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 
 from .counting import sparse_layers
+from .folding import fold_scales
 from .layers import BCMixin, SparseLayer
 from .layers.base import keras_class, own_parameters
 from .shrinking import shrink
@@ -19,7 +20,8 @@ def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model
     SpVD leaves zeros in place. After BC, feature maps and neurons that are pruned are removed from
     the layer that makes them and from those that read them, through batch normalization,
     activations, pooling, flatten, depthwise and separable convolutions, concatenation and
-    additions, wherever the output stays the same; see `keras_sparse.shrinking`.
+    additions, wherever the output stays the same; see `keras_sparse.shrinking`. A sparse 1×1
+    depthwise convolution that only scales the channels of a batch normalization is folded into it.
 
     Args:
         model: A built Sequential or functional model; it is not changed.
@@ -57,7 +59,8 @@ def strip(model: keras.Model, *, remove_dead: bool | None = None) -> keras.Model
                 new.bias.assign(np.asarray(old.pruned_bias()))
         else:
             copy_weights(old, new)
-    return shrink(plain) if remove_dead else plain
+    small = shrink(plain) if remove_dead else plain
+    return fold_scales(small, {layer.name for layer in layers})
 
 
 def _refuse_hidden(plain: keras.Model) -> None:

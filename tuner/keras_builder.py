@@ -12,6 +12,12 @@ from .network import Assembly, Kernel, Node, assemble
 from .parameters import Configuration
 
 L = keras.layers
+_KERNELS = {
+    "Conv2D": ("kernel",),
+    "Dense": ("kernel",),
+    "DepthwiseConv2D": ("depthwise",),
+    "SeparableConv2D": ("depthwise", "pointwise"),
+}
 _PREFIXES = {"unstructured": "SpVD", "structured": "BC"}
 
 
@@ -54,22 +60,24 @@ class KerasBuilder:
         self.image = keras.Input(shape, name="input")
         return Node(self.image, shape)
 
-    def _layer(self, kind: str, threshold: str, *args: Any, **kwargs: Any) -> Any:
+    def _layer(
+        self, kind: str, threshold: str, *args: Any, plain: bool = False, **kwargs: Any
+    ) -> Any:
         # From the layer's name, so that they do not depend on what else is in the network.
         seed = (zlib.crc32(kwargs["name"].encode()) + self.seed) % 2**31
-        names = ["depthwise", "pointwise"] if kind == "SeparableConv2D" else ["kernel"]
-        for number, name in enumerate(names):
+        for number, name in enumerate(_KERNELS[kind]):
             initializer = keras.initializers.GlorotUniform(seed + number)
-            kwargs[f"{name}_initializer"] = initializer
-        if self.pruning is None:
+            kwargs.setdefault(f"{name}_initializer", initializer)
+        if self.pruning is None or plain:
             return getattr(L, kind)(*args, **kwargs)
         cls = getattr(sparse, _PREFIXES[self.pruning] + kind)
         value = self.configuration[threshold]
         return cls(*args, threshold=value, estimator=self.estimator, seed=seed, **kwargs)
 
-    def _finish(self, x: Any, name: str, norm: bool, relu: bool) -> Node:
+    def _finish(self, x: Any, name: str, norm: bool, relu: bool, scale: Any = None) -> Node:
         if norm:
             x = L.BatchNormalization(name=f"{name}-norm")(x)
+            x = x if scale is None else scale(x)
             if relu:
                 x = L.ReLU(name=f"{name}-relu")(x)
         return _node(x)
@@ -101,18 +109,33 @@ class KerasBuilder:
         relu: bool = True,
         threshold: str = "",
     ) -> Node:
+        # Batch normalization would blow up again what a group's scale makes small. With it the
+        # scales of the groups therefore stand behind it, as a sparse 1×1 depthwise convolution.
+        scaled = norm and self.pruning == "structured"
         layer = self._layer(
             "SeparableConv2D" if separable else "Conv2D",
             threshold,
             filters,
             kernel,
+            plain=scaled,
             strides=stride,
             padding=padding,
             use_bias=not norm,
             activation="relu" if relu and not norm else None,
             name=name,
         )
-        return self._finish(layer(x.tensor), name, norm, relu)
+        scale = self._scale(f"{name}-scale", threshold) if scaled else None
+        return self._finish(layer(x.tensor), name, norm, relu, scale)
+
+    def _scale(self, name: str, threshold: str) -> Any:
+        return self._layer(
+            "DepthwiseConv2D",
+            threshold,
+            1,
+            use_bias=False,
+            depthwise_initializer="ones",
+            name=name,
+        )
 
     def dense(
         self, x: Node, name: str, units: int, *, norm: bool, relu: bool, threshold: str

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from ..folding import is_scale
 from ..walking import Walk, is_graph, walk
 from .graph import Graph, Operator, Shape, Weights, ordered
 
@@ -112,8 +113,9 @@ class _Reader:
         self.names: dict[Any, str] = {}
         self.operators: dict[str, Operator] = {}
         self.sizes: dict[str, Shape] = {}
-        # Operators into which a batch normalization that follows can be folded.
+        # Operators into which a batch normalization that follows can be folded, and where one was.
         self.linear: set[str] = set()
+        self.normalized: set[str] = set()
 
     def graph(self, inputs: list[Any], input_names: list[str], outputs: list[Any]) -> Graph:
         self.readers = Counter(tensor for step in self.steps for tensor in set(step.inputs))
@@ -141,6 +143,8 @@ class _Reader:
             self._weighted(step, "Dense", layer.kernel, math.prod(self._output(step)[:-1]))
         elif isinstance(layer, _TRANSPOSED):
             self._weighted(step, _kind(layer), layer.kernel, self._positions(step.inputs[0], layer))
+        elif self._is_foldable_scale(step):
+            self.names[step.outputs[0]] = self.names[step.inputs[0]]
         elif isinstance(layer, (*_CONVOLUTIONS, *_DEPTHWISE)):
             uses = self._positions(step.outputs[0], layer)
             self._weighted(step, _kind(layer), layer.kernel, uses)
@@ -153,6 +157,11 @@ class _Reader:
             )
         else:
             self._add(step, Operator(step.name, _kind(layer), self._inputs(step)))
+
+    def _is_foldable_scale(self, step: _Step) -> bool:
+        """Whether it is a sparse layer that `strip` folds into the layer before."""
+        is_sparse = hasattr(step.layer, "pruned_kernels")
+        return is_sparse and is_scale(step.layer) and self.names[step.inputs[0]] in self.normalized
 
     def _inputs(self, step: _Step) -> tuple[str, ...]:
         return tuple(self.names[tensor] for tensor in step.inputs)
@@ -222,6 +231,7 @@ class _Reader:
                 weights=_folded(operator, scale.ravel(), shift.ravel())
             )
             self.names[step.outputs[0]] = producer
+            self.normalized.add(producer)
             return
         weights = tuple(
             _counted(f"{layer.name}/{name}", values, is_bias=name == "shift")

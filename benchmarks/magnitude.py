@@ -21,7 +21,8 @@ def hold_zeros(model: keras.Model) -> list[Any]:
     """Makes every kernel weight that is zero now stay zero in training; returns the kernels."""
     kernels = [layer.kernel for layer in model.layers if hasattr(layer, "kernel")]
     for kernel in kernels:
-        mask = Mask(kernel.shape)
+        # A second call of `fit` goes on with the graph of the first, which knows the first mask.
+        mask = kernel.constraint if isinstance(kernel.constraint, Mask) else Mask(kernel.shape)
         mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
         kernel.constraint = mask
     return kernels

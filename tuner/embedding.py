@@ -61,8 +61,9 @@ class Embedding:
         result = np.zeros((len(configurations), self.width))
         for row, configuration in zip(result, configurations, strict=True):
             for block in self.blocks:
-                if block.parameter.name in configuration:
-                    value = configuration[block.parameter.name]
+                value = configuration.get(block.parameter.name)
+                # A value that an inactive parameter happens to have means nothing.
+                if value is not None and block.parameter.is_active(configuration):
                     row[block.start : block.start + block.width] = _place(block.parameter, value)
         return result
 

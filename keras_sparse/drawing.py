@@ -114,8 +114,7 @@ def _box(operator: Any, node: NodeFootprint, before: NodeFootprint) -> Box:
         shape = f"{' × '.join(map(str, before.shape))} → {shape}"
     cost = f"WM {_arrow(before.working_memory, node.working_memory)}"
     if before.parameters:
-        # As many bytes as there are values: what counts is where zeros went.
-        cost = f"MS {_arrow(before.nonzeros, node.nonzeros)}    {cost}"
+        cost = f"MS {_arrow(before.model_size, node.model_size)}    {cost}"
     return Box(node.name, f"{node.kind}{size}    {shape}", cost)
 
 
@@ -188,6 +187,7 @@ def _save(figure: Figure, path: Path) -> None:
     os.close(handle)
     try:
         figure.savefig(name)
+        Path(name).chmod(0o644)  # not only for the owner, as temporary files are
         Path(name).replace(path)
     finally:
         Path(name).unlink(missing_ok=True)

@@ -20,7 +20,8 @@ def repaired(
 ) -> tuple[Configuration, dict[str, tuple[Value, Value]]]:
     """The configuration whose values say what is built, and (old, new) of each that changed.
 
-    The number of classes changes nothing here.
+    Values stay within their ranges: on a map of one pixel a kernel of 2 stays 2 although only one
+    tap of it is built. The number of classes changes nothing here.
     """
     wanted = assemble(configuration, input_shape, 2, GraphBuilder()).repairs
     repairs: dict[str, tuple[Value, Value]] = {}

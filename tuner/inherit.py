@@ -4,7 +4,8 @@ Layers are matched by name and kind. Where shapes differ, the overlapping part i
 feature maps and neurons, kernels of another size centred. Means, log-variances and group scales are
 all inherited; thresholds are not, they belong to the configuration. The rest stays as the new
 network starts, but weights that would let new inputs disturb an inherited neuron are made small:
-the network begins close to its reference, and what is new can still learn.
+the network begins close to its reference, and what is new can still learn. Where batch
+normalization was switched on or off, its factors move into or out of the layer.
 """
 
 from collections.abc import Mapping
@@ -13,25 +14,18 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_sparse.layers.base import keras_class
+
 from .network import Source
+from .norms import LayerState, Posterior, with_norms_of
 
 NEW_INPUT_SCALE = 0.1
 """Factor of the initial weights from new inputs to inherited outputs."""
 
 _NOT_INHERITED = ("threshold", "kl_weight")
-_READS_INPUTS = ("kernel", "pointwise_kernel")
+_FOLLOWERS = ("-norm", "-scale")
+"""Endings of layers that belong to the convolution or FC layer of the name before."""
 Sources = Mapping[str, tuple[Source, ...]]
-
-
-class LayerState(NamedTuple):
-    """The kind of a layer and its variables by name."""
-
-    kind: str
-    variables: dict[str, np.ndarray]
-
-
-Posterior = dict[str, LayerState]
-"""The state of every layer with variables, by the layer's name."""
 
 
 class Inherited(NamedTuple):
@@ -46,7 +40,7 @@ def posterior_of(model: keras.Model) -> Posterior:
     """Copies all that a network has learnt."""
     return {
         layer.name: LayerState(
-            type(layer).__name__,
+            _kind(layer),
             {name: np.array(variable) for name, variable in _variables(layer).items()},
         )
         for layer in model.layers
@@ -69,27 +63,43 @@ def inherit(
             first inputs are taken to be the same.
         reference_sources: The same for the reference.
     """
+    reference = with_norms_of(model, reference)
     names: dict[str, list[str]] = {"whole": [], "part": [], "fresh": []}
     for layer in model.layers:
         variables = _variables(layer)
         if not variables:
             continue
         state = reference.get(layer.name)
-        if state is None or state.kind != type(layer).__name__:
+        base = _base(layer.name)
+        if state is None or state.kind != _kind(layer) or base in names["fresh"]:
             names["fresh"].append(layer.name)
             continue
         new = (sources or {}).get(layer.name)
         old = (reference_sources or {}).get(layer.name)
-        is_whole = True
+        is_whole = new == old
         for name, variable in variables.items():
-            if name in state.variables:
-                fresh, known = np.array(variable), state.variables[name]
-                is_whole &= fresh.shape == known.shape and new == old
-                variable.assign(_joined(name, fresh, known, new, old))
-            else:
+            known = state.variables.get(name)
+            if known is None:
                 is_whole = False
+                continue
+            fresh = np.array(variable)
+            is_whole &= fresh.shape == known.shape
+            if name in ("kernel", "pointwise_kernel") and not state.kind.startswith("Depthwise"):
+                fresh[..., : known.shape[-1]] *= NEW_INPUT_SCALE
+            variable.assign(_joined(name, fresh, known, new, old))
         names["whole" if is_whole else "part"].append(layer.name)
     return Inherited(*(tuple(names[key]) for key in Inherited._fields))
+
+
+def _base(name: str) -> str:
+    """The layer to which a normalization or scale belongs."""
+    for ending in _FOLLOWERS:
+        name = name.removesuffix(ending)
+    return name
+
+
+def _kind(layer: Any) -> str:
+    return str(keras_class(type(layer)).__name__)
 
 
 def _variables(layer: Any) -> dict[str, Any]:
@@ -104,16 +114,15 @@ def _joined(
     known_sources: tuple[Source, ...] | None,
 ) -> np.ndarray:
     """`fresh` with all that `known` has in its place."""
-    if name in _READS_INPUTS:
-        outputs = min(fresh.shape[-1], known.shape[-1])
-        fresh[..., :outputs] *= NEW_INPUT_SCALE
     if sources is None or known_sources is None or not name.startswith("kernel"):
         return _overlapped(fresh, known)
-    old = dict(zip((s.branch for s in known_sources), _split(known, known_sources), strict=True))
-    parts = [
-        _overlapped(part, old[source.branch]) if source.branch in old else part
-        for source, part in zip(sources, _split(fresh, sources), strict=True)
-    ]
+    old = dict(zip((s.name for s in known_sources), _split(known, known_sources), strict=True))
+    parts = []
+    for source, part in zip(sources, _split(fresh, sources), strict=True):
+        # A sum reads every branch with the same weights.
+        other = old.get("main-branch" if source.name == "sum" else "sum")
+        rows = old.get(source.name, other)
+        parts.append(part if rows is None else _overlapped(part, rows))
     return np.concatenate([part.reshape(-1, *fresh.shape[1:]) for part in parts])
 
 

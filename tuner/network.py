@@ -11,7 +11,8 @@ What a configuration asks for and an image cannot give is repaired while walking
    as their feature map, in each direction.
 2. A residual connection joins the input of the first and the output of the second of each two
    convolutions of a block, if the map keeps its height and width between them; where the
-   number of channels changes, a 1×1 convolution adapts it.
+   number of channels changes, a 1×1 convolution adapts it. Where no connection is possible,
+   residual-connections becomes False.
 3. A branch's FC layer has the share of total-fc-layer-weights that its fraction says, divided by
    the sum of the fractions if that is more than 1, and at least one neuron.
 4. A sum needs branches of one width: all get the smallest. Where the main branch has no FC
@@ -93,9 +94,15 @@ class Builder(Protocol):
 
 
 class Source(NamedTuple):
-    """Where a part of an FC layer's input comes from: the branch and its shape before flatten."""
+    """Where a part of an FC layer's input comes from.
 
-    branch: str
+    Attributes:
+        name: "main", "left", "right" for the end of a branch, the name of its FC layer if it has
+            one, "sum" for a sum of branches.
+        shape: Shape before flatten.
+    """
+
+    name: str
     shape: Shape
 
 
@@ -270,13 +277,13 @@ class _Assembler:
                         relu=True,
                         threshold=f"pruning-thresholds-{branch}-branch",
                     )
-                    source = Source(branch, x.shape)
+                    source = Source(name, x.shape)
                 nodes.append(x)
                 sources.append(source)
         if len(nodes) == 1:
             return nodes[0], tuple(sources)
         if merge == "Sum":
-            return self.builder.add(nodes, "merge", relu=False), (sources[0],)
+            return self.builder.add(nodes, "merge", relu=False), (Source("sum", nodes[0].shape),)
         return self.builder.concatenate(nodes, "merge"), tuple(sources)
 
     def _widths(self, ends: dict[str, Node]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import keras
 
+from ..counting import sparse_layers
 from ..walking import check_graph
 from . import working_memory as memory
 from .encodings import Encoding, dense_bytes, smallest
@@ -21,6 +22,7 @@ class NodeFootprint(NamedTuple):
         shape: Shape of its output, without the batch.
         parameters: Number of parameters, batch normalization folded in.
         nonzeros: How many of them are not zero.
+        model_size: Bytes of those that are not zero, without indices.
         dense_bytes: Bytes of all parameters.
         sparse_bytes: Bytes of the parameters in the smallest encoding, indices included.
         encodings: That encoding for each array of parameters.
@@ -35,6 +37,7 @@ class NodeFootprint(NamedTuple):
     shape: Shape
     parameters: int
     nonzeros: int
+    model_size: int
     dense_bytes: int
     sparse_bytes: int
     encodings: tuple[str, ...]
@@ -103,7 +106,8 @@ def measure(
         working_memory: Name of a model ("inputs+weights", "inputs+outputs", "live" or one that was
             registered), or a function of graph and bits that gives the bytes of each operator.
         bits: Bits of a weight and of an activation, 1 to 32.
-        bias_bits: Bits of a bias; None takes `bits`, as the paper does. Integer runtimes use 32.
+        bias_bits: Bits of a bias in flash; None takes `bits`, as the paper does. Integer runtimes
+            use 32. The models of working memory count every value with `bits`.
 
     Returns:
         The counts, per node and in total.
@@ -129,8 +133,7 @@ def _graph(model: keras.Model | Graph) -> Graph:
 
 
 def _refuse_sparse(model: keras.Model | Graph) -> None:
-    layers = [] if isinstance(model, Graph) else model.layers
-    names = [layer.name for layer in layers if hasattr(layer, "pruned_kernels")]
+    names = [] if isinstance(model, Graph) else [layer.name for layer in sparse_layers(model)]
     if names:
         raise ValueError(
             "measure() counts plain layers: strip() the model first and pass it as it was as "
@@ -150,6 +153,9 @@ def _footprint(
     def dense(weights: Weights) -> int:
         return dense_bytes(weights.size, bias_bits if weights.is_bias else bits)
 
+    def values_only(weights: Weights) -> int:
+        return dense_bytes(weights.nonzeros, bias_bits if weights.is_bias else bits)
+
     def node(operator: Operator, bytes_of_ram: int, prepares_image: bool) -> NodeFootprint:
         chosen = [encoded(weights) for weights in operator.weights]
         return NodeFootprint(
@@ -158,6 +164,7 @@ def _footprint(
             graph.shapes[operator.name],
             operator.parameters,
             operator.nonzeros,
+            sum(map(values_only, operator.weights)),
             sum(map(dense, operator.weights)),
             sum(encoding.bytes for encoding in chosen),
             tuple(encoding.name for encoding in chosen),
@@ -178,7 +185,7 @@ def _footprint(
         memory_model=memory.name_of(model_of_memory),
         parameters=sum(weights.size for weights in arrays),
         nonzeros=nonzeros,
-        model_size=sum(dense_bytes(w.nonzeros, bias_bits if w.is_bias else bits) for w in arrays),
+        model_size=sum(map(values_only, arrays)),
         dense_bytes=sum(map(dense, arrays)),
         sparse_bytes=sum(encoded(weights).bytes for weights in arrays),
         macs=sum(row.macs for row in nodes),

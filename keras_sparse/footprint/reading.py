@@ -98,8 +98,8 @@ def _flatten(
 def _fixed(shape: tuple[int | None, ...]) -> Shape:
     if None in shape[1:]:
         raise ValueError(
-            "The memory of a model can only be counted if its input has a fixed size. "
-            f"Received: a tensor of shape {shape}"
+            "The memory of a model can only be counted if its input, and that of every model in "
+            f"it, has a fixed size. Received: a tensor of shape {shape}"
         )
     return tuple(int(size) for size in shape[1:] if size is not None)
 
@@ -113,13 +113,23 @@ class _Reader:
         self.names: dict[Any, str] = {}
         self.operators: dict[str, Operator] = {}
         self.sizes: dict[str, Shape] = {}
-        # Operators into which a batch normalization that follows can be folded, and where one was.
-        self.linear: set[str] = set()
+        # Operators into which a batch normalization that follows can be folded, with the axis of
+        # their channels (the batch is axis 0), and those where one was.
+        self.linear: dict[str, int] = {}
         self.normalized: set[str] = set()
+        # A layer that is used twice has its arrays once, under the name of its first use.
+        self.uses = Counter(id(step.layer) for step in steps)
+        self.owners: dict[int, str] = {}
+        self.roots: dict[Any, Any] = {}
 
     def graph(self, inputs: list[Any], input_names: list[str], outputs: list[Any]) -> Graph:
-        self.readers = Counter(tensor for step in self.steps for tensor in set(step.inputs))
-        self.readers.update(outputs)
+        self.readers: Counter[Any] = Counter()
+        for step in self.steps:
+            if isinstance(step.layer, _VIEWS):
+                self.roots[step.outputs[0]] = self._root(step.inputs[0])
+            else:
+                self.readers.update({self._root(tensor) for tensor in step.inputs})
+        self.readers.update(self._root(tensor) for tensor in outputs)
         for tensor, name in zip(inputs, input_names, strict=True):
             self.names[tensor] = name
             self.sizes[name] = self.shapes[tensor]
@@ -163,6 +173,16 @@ class _Reader:
         is_sparse = hasattr(step.layer, "pruned_kernels")
         return is_sparse and is_scale(step.layer) and self.names[step.inputs[0]] in self.normalized
 
+    def _root(self, tensor: Any) -> Any:
+        """The tensor whose memory a view looks at."""
+        return self.roots.get(tensor, tensor)
+
+    def _is_only_reader(self, step: _Step) -> bool:
+        return self.readers[self._root(step.inputs[0])] == 1
+
+    def _owner(self, step: _Step) -> str:
+        return self.owners.setdefault(id(step.layer), step.name)
+
     def _inputs(self, step: _Step) -> tuple[str, ...]:
         return tuple(self.names[tensor] for tensor in step.inputs)
 
@@ -185,20 +205,22 @@ class _Reader:
 
     def _weighted(self, step: _Step, kind: str, kernel: Any, uses: int) -> None:
         layer = step.layer
-        weights = [_counted(f"{layer.name}/kernel", kernel)]
+        owner = self._owner(step)
+        weights = [_counted(f"{owner}/kernel", kernel)]
         if layer.bias is not None:
-            weights.append(_counted(f"{layer.name}/bias", layer.bias, is_bias=True))
+            weights.append(_counted(f"{owner}/bias", layer.bias, is_bias=True))
         self._add(step, Operator(step.name, kind, self._inputs(step), tuple(weights), uses))
         self._mark_linear(step, layer)
 
     def _mark_linear(self, step: _Step, layer: Any) -> None:
-        if layer.activation in (None, keras.activations.linear):
-            self.linear.add(step.name)
+        if layer.activation in (None, keras.activations.linear) and self.uses[id(layer)] == 1:
+            is_first = getattr(layer, "data_format", None) == "channels_first"
+            self.linear[step.name] = 1 if is_first else len(self._output(step))
 
     def _separable(self, step: _Step) -> None:
         layer, uses = step.layer, self._positions(step.outputs[0], step.layer)
-        first = f"{step.name}/depthwise"
-        depthwise = _counted(f"{layer.name}/depthwise_kernel", layer.depthwise_kernel)
+        first, owner = f"{step.name}/depthwise", self._owner(step)
+        depthwise = _counted(f"{owner}/depthwise_kernel", layer.depthwise_kernel)
         maps = math.prod(depthwise.shape[-2:])
         shape = self._output(step)
         self.sizes[first] = (
@@ -207,9 +229,9 @@ class _Reader:
         self.operators[first] = Operator(
             first, _kind(layer, "Depthwise"), self._inputs(step), (depthwise,), uses
         )
-        weights = [_counted(f"{layer.name}/pointwise_kernel", layer.pointwise_kernel)]
+        weights = [_counted(f"{owner}/pointwise_kernel", layer.pointwise_kernel)]
         if layer.bias is not None:
-            weights.append(_counted(f"{layer.name}/bias", layer.bias, is_bias=True))
+            weights.append(_counted(f"{owner}/bias", layer.bias, is_bias=True))
         kind = _kind(layer, "")
         self._add(step, Operator(step.name, kind, (first,), tuple(weights), uses))
         self._mark_linear(step, layer)
@@ -218,14 +240,7 @@ class _Reader:
         layer = step.layer
         producer = self.names[step.inputs[0]]
         scale, shift = _affine(layer)
-        channels = self.shapes[step.inputs[0]][-1]
-        is_last = getattr(layer, "axis", -1) in (-1, (-1,), len(self._output(step)))
-        if (
-            producer in self.linear
-            and self.readers[step.inputs[0]] == 1
-            and is_last
-            and scale.size == channels
-        ):
+        if self._folds_into(step, producer):
             operator = self.operators[producer]
             self.operators[producer] = operator._replace(
                 weights=_folded(operator, scale.ravel(), shift.ravel())
@@ -234,17 +249,30 @@ class _Reader:
             self.normalized.add(producer)
             return
         weights = tuple(
-            _counted(f"{layer.name}/{name}", values, is_bias=name == "shift")
+            _counted(f"{self._owner(step)}/{name}", values, is_bias=name == "shift")
             for name, values in (("scale", scale), ("shift", shift))
         )
         uses = math.prod(self._output(step)) // scale.size
         self._add(step, Operator(step.name, _kind(layer), self._inputs(step), weights, uses))
 
+    def _folds_into(self, step: _Step, producer: str) -> bool:
+        """Whether a normalization is a factor and an offset of the producer's output channels."""
+        shape = self.shapes[step.inputs[0]]
+        axis = getattr(step.layer, "axis", None)
+        return (
+            isinstance(step.layer, L.BatchNormalization)
+            and isinstance(axis, int)
+            and self.linear.get(producer) == axis % (len(shape) + 1)
+            and shape == self.sizes[producer]
+            and self._is_only_reader(step)
+        )
+
     def _activate(self, step: _Step) -> None:
         """An activation works in place unless somebody else needs what it overwrites."""
         producer = self.names[step.inputs[0]]
-        if self.readers[step.inputs[0]] == 1 and producer in self.operators:
-            self.linear.discard(producer)
+        if self._is_only_reader(step) and producer in self.operators:
+            self.linear.pop(producer, None)
+            self.normalized.discard(producer)
             self.names[step.outputs[0]] = producer
         else:
             self._add(step, Operator(step.name, _kind(step.layer), self._inputs(step)))

@@ -186,3 +186,58 @@ def test_bad_input(lenet):
     free = keras.Sequential([keras.Input((None, None, 1)), L.Conv2D(1, 1)])
     with pytest.raises(ValueError, match="fixed size"):
         measure(free)
+
+
+def test_layers_of_the_same_name_in_nested_models_are_different():
+    a = keras.Sequential([keras.Input((8,)), L.Dense(16, name="d")], name="a")
+    b = keras.Sequential([keras.Input((16,)), L.Dense(4, name="d")], name="b")
+    inputs = keras.Input((8,))
+    assert measure(filled(keras.Model(inputs, b(a(inputs))))).parameters == 8 * 16 + 16 + 16 * 4 + 4
+
+
+def test_normalization_behind_a_view_of_another_shape_is_a_layer_of_its_own():
+    for filters, parameters in ((1, 19 + 32), (3, 57 + 96)):
+        model = keras.Sequential(
+            [keras.Input((6, 6, 2)), L.Conv2D(filters, 3), L.Flatten(), L.BatchNormalization()]
+        )
+        assert measure(filled(model)).parameters == parameters
+    model = keras.Sequential(
+        [keras.Input((6, 6, 2)), L.Conv2D(3, 3), L.Dropout(0.5), L.BatchNormalization()]
+    )
+    assert measure(filled(model)).parameters == 57
+
+
+def test_what_a_view_hides_is_still_read():
+    inputs = keras.Input((4, 4, 1))
+    for after in (L.ReLU(), L.BatchNormalization()):
+        c = L.Conv2D(2, 1)(inputs)
+        model = filled(keras.Model(inputs, L.Add(name="sum")([c, after(L.Dropout(0.5)(c))])))
+        nodes = {n.name: n for n in measure(model).nodes}
+        assert nodes["sum"].working_memory == 64
+        assert measure(model).live_memory == 96
+
+
+def test_a_convolution_before_two_normalizations_is_stored_once_and_not_folded():
+    conv = L.Conv2D(2, 3, use_bias=False)
+    a, b = keras.Input((6, 6, 1)), keras.Input((6, 6, 1))
+    norms = [L.BatchNormalization()(conv(x)) for x in (a, b)]
+    assert measure(filled(keras.Model([a, b], L.Add()(norms)))).parameters == 18 + 2 * 4
+
+
+def test_channels_first_normalization_folds_along_its_channels():
+    for axis, parameters in ((1, 4 * 27 + 4), (-1, 4 * 27 + 4 + 8)):
+        model = keras.Sequential(
+            [
+                keras.Input((3, 6, 6)),
+                L.Conv2D(4, 3, data_format="channels_first"),
+                L.BatchNormalization(axis=axis),
+            ]
+        )
+        assert measure(filled(model)).parameters == parameters
+
+
+def test_nested_sparse_layers_are_refused():
+    inner = sparsify(keras.Sequential([keras.Input((8,)), L.Dense(4, name="hidden")]), "spvd")
+    inputs = keras.Input((8,))
+    with pytest.raises(ValueError, match="strip.* 'hidden'"):
+        measure(keras.Model(inputs, inner(inputs)))

@@ -76,10 +76,15 @@ def reference(request, digits):
     return trained(digits, request.param)
 
 
-def child_of(reference, configuration):
+@pytest.fixture(scope="module", params=["unstructured", "structured"])
+def normed(request, digits):
+    return trained(digits, request.param, {**BASE, "batch-norm": True})
+
+
+def child_of(reference, configuration, base=BASE):
     model, network = reference
     child = model.network(model.repaired(configuration), seed=99)
-    names = inherit(child, posterior_of(network), sources(configuration), sources(BASE))
+    names = inherit(child, posterior_of(network), sources(configuration), sources(base))
     return child, names
 
 
@@ -153,6 +158,52 @@ def test_other_kind_of_layer_starts_fresh_and_the_rest_is_copied(reference):
     _, names = child_of(reference, {**BASE, "layer-type-block-1-layer-2": "Conv2D"})
     assert names.fresh == ("block-1-layer-2",)
     assert "block-1-layer-1" in names.whole
+
+
+def test_batch_normalization_can_be_switched_on(reference, digits):
+    child, names = child_of(reference, {**BASE, "batch-norm": True})
+    assert not names.fresh
+    assert agreement(child, reference[1], digits.x_test) >= 0.97
+
+
+def test_batch_normalization_can_be_switched_off(normed, digits):
+    with_norm = {**BASE, "batch-norm": True}
+    child, names = child_of(normed, BASE, with_norm)
+    assert not names.fresh
+    assert agreement(child, normed[1], digits.x_test) >= 0.97
+    unchanged, names = child_of(normed, with_norm, with_norm)
+    assert not names.part and not names.fresh
+    assert agreement(unchanged, normed[1], digits.x_test) == 1.0
+
+
+def test_normalizations_are_inherited_with_their_layer_only(normed):
+    with_norm = {**BASE, "batch-norm": True}
+    other = {**with_norm, "layer-type-block-1-layer-2": "Conv2D"}
+    _, names = child_of(normed, other, with_norm)
+    assert {"block-1-layer-2", "block-1-layer-2-norm"} <= set(names.fresh)
+    wider, _ = child_of(normed, {**with_norm, "num-filters-block-1-layer-1": 15}, with_norm)
+    if normed[0].pruning == "structured":
+        scale = posterior_of(wider)["block-1-layer-1-scale"].variables["kernel"].ravel()
+        np.testing.assert_array_equal(scale[12:], 1.0)
+
+
+def test_a_sum_becomes_a_concatenation_that_computes_the_same(digits):
+    summed = {**BASE, "merge-type": "Sum"}
+    model = SparseCNN(SHAPE, CLASSES)
+    network = model.network(summed)
+    width = sources(summed)["output"][0].shape[0]
+    # The fractions that give both branches the width of the sum.
+    inputs = [np.prod(sources(summed)[f"{side}-branch"][0].shape) for side in ("main", "left")]
+    fractions = [(width + 0.5) * n / BASE["total-fc-layer-weights"] for n in inputs]
+    joined = {
+        **BASE,
+        "weight-fraction-main-branch": float(fractions[0]),
+        "weight-fraction-left-branch": float(fractions[1]),
+    }
+    assert [s.shape for s in sources(joined)["output"]] == [(width,), (width,)]
+    child, _ = child_of((model, network), joined, summed)
+    outputs = [net.predict(digits.x_val, verbose=0) for net in (network, child)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
 
 
 def test_kernels_of_another_size_are_centred():

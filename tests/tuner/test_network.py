@@ -194,7 +194,13 @@ def test_any_image_and_any_sample_can_be_built(shape, space):
 def test_sources_describe_the_inputs_of_the_fc_layers(paper):
     sources = assemble(CONFIGURATION, (12, 12, 1), 3, GraphBuilder()).sources
     assert sources["main-branch"] == (("main", (5, 5, 4)),)
-    assert sources["output"] == (("main", (10,)), ("left", (5,)), ("right", (3,)))
+    assert sources["output"] == (
+        ("main-branch", (10,)),
+        ("left-branch", (5,)),
+        ("right-branch", (3,)),
+    )
+    summed = assemble({**CONFIGURATION, "merge-type": "Sum"}, (12, 12, 1), 3, GraphBuilder())
+    assert summed.sources["output"] == (("sum", (3,)),)
 
 
 def test_thresholds_and_seeds_reach_the_layers():

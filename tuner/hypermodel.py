@@ -128,11 +128,17 @@ class SparseCNN(keras_tuner.HyperModel):
         )
 
     def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
-        """`model.fit` with the schedule of the KL term that the values in `hp` say."""
+        """`model.fit` with the schedule of the KL term that the values in `hp` say.
+
+        For KerasTuner's own tuners. With `pretraining` the KL term comes at once after the epochs
+        without it, instead of rising.
+        """
         if self.pruning is not None:
             configuration = self.declare(hp)
+            x = args[0] if args else kwargs["x"]
+            share = 1.0 - float(kwargs.get("validation_split") or 0.0)
             annealing = KLAnnealing(
-                count_examples(args[0] if args else kwargs["x"]),
+                max(1, int(share * count_examples(x))),
                 int(configuration["zero-regularization-epochs"]),
                 int(configuration.get("annealing-epochs", 0)),
                 weight=float(configuration["alpha"]),
@@ -142,14 +148,25 @@ class SparseCNN(keras_tuner.HyperModel):
 
 
 def count_examples(x: Any) -> int:
-    """Number of examples in arrays or in a batched `tf.data.Dataset`."""
+    """Number of examples in arrays or in a finite, batched `tf.data.Dataset`."""
     if isinstance(x, tf.data.Dataset):
+        if x.cardinality() == tf.data.INFINITE_CARDINALITY:
+            raise ValueError(
+                "x must be a data set that ends, so that its examples can be counted: repeat() is "
+                "not needed for several epochs. Received: an infinite tf.data.Dataset"
+            )
 
-        def add(total: tf.Tensor, batch: Any) -> tf.Tensor:
+        def add(total: tf.Tensor, *batch: Any) -> tf.Tensor:
             return total + tf.shape(keras.tree.flatten(batch)[0], out_type=tf.int64)[0]
 
-        return int(x.reduce(tf.constant(0, tf.int64), lambda total, *batch: add(total, batch)))
-    return len(keras.tree.flatten(x)[0])
+        return int(x.reduce(tf.constant(0, tf.int64), add))
+    arrays = keras.tree.flatten(x)
+    if not arrays or not hasattr(arrays[0], "shape"):
+        raise ValueError(
+            "x must be arrays or a tf.data.Dataset, so that its examples can be counted. "
+            f"Received: {type(x).__name__}"
+        )
+    return int(arrays[0].shape[0])
 
 
 def _checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:

@@ -77,7 +77,11 @@ def morph(
         The morph, or None if no row can change the reference.
     """
     known = rows_of(model)
-    names = list(known) if rows is None else [name for name in rows if name in known]
+    names = list(known) if rows is None else list(rows)
+    if not set(names) <= set(known):
+        raise ValueError(
+            f"rows must be some of {sorted(known)}. Received: {sorted(set(names) - set(known))}"
+        )
     for _ in range(_ATTEMPTS):
         result = _chain(model, reference, names, count, rng)
         if result is None or result.configuration != reference:
@@ -98,15 +102,21 @@ def _chain(
         for name in rng.permutation(names):
             step = apply(model, result.configuration, str(name), rng)
             if step is not None and step.configuration != result.configuration:
-                result = Morph(
-                    step.configuration,
-                    (*result.rows, *step.rows),
-                    {**result.changes, **step.changes},
-                    {**result.sets, **step.sets},
-                    {**result.repairs, **step.repairs},
-                )
+                result = _joined(result, step)
                 break
     return result if result.rows else None
+
+
+def _joined(first: Morph, second: Morph) -> Morph:
+    """Two steps as one: old values are those before the first, new ones those after the second."""
+    final = second.configuration
+    records = []
+    for earlier, later in zip(first[2:], second[2:], strict=True):
+        names = [name for name in {**earlier, **later} if name in final]
+        records.append(
+            {name: (earlier.get(name, later.get(name))[0], final[name]) for name in names}
+        )
+    return Morph(final, (*first.rows, *second.rows), *records)
 
 
 def apply(
@@ -166,14 +176,16 @@ def _another(parameter: Parameter, value: Value, rng: np.random.Generator) -> Va
     return value
 
 
-def _step_row(stem: str, by: float) -> Row:
-    """A row that moves one parameter of that name by ± `by`."""
+def _step_row(stem: str, by: float, smallest: float | None = None) -> Row:
+    """A row that moves one parameter of that name by ± `by`, or by `smallest` to `by`."""
 
     def row(space: Space, c: Configuration, rng: np.random.Generator) -> Step | None:
         parameter = _choose(_active(space, c, stem), rng)
         if parameter is None:
             return None
-        return Step({parameter.name: _moved(parameter, c[parameter.name], by, rng)})
+        distance = by if smallest is None else rng.uniform(smallest, by)
+        distance = max(distance, parameter.step)
+        return Step({parameter.name: _moved(parameter, c[parameter.name], distance, rng)})
 
     return row
 
@@ -238,13 +250,14 @@ def _num_filters(space: Space, c: Configuration, rng: np.random.Generator) -> St
 
 
 def _fc_weights(space: Space, c: Configuration, rng: np.random.Generator) -> Step | None:
-    """In the extended space ±5e3 or half to twice as many, whichever is less."""
+    """In the extended space half to twice as many."""
     parameter = _choose(_active(space, c, "total-fc-layer-weights"), rng)
     if parameter is None:
         return None
-    old = float(c[parameter.name])
-    by = min(5e3, old * (2.0 ** rng.uniform(0, 1) - 1))
-    return Step({parameter.name: _moved(parameter, old, max(by, parameter.step), rng)})
+    old = c[parameter.name]
+    new = parameter.nearest(float(old) * 2.0 ** rng.uniform(-1, 1))
+    changed = new if new != old else _moved(parameter, old, parameter.step, rng)
+    return Step({parameter.name: changed})
 
 
 PAPER_ROWS: dict[str, Row] = {
@@ -274,8 +287,10 @@ EXTENDED_ROWS: dict[str, Row] = {
     "weight-fraction": _weight_fraction(0.5),
     "downsample-input": _draw_row("downsample-input"),
     "input-downsampling-rate": _step_row("input-downsampling-rate", 1),
-    "zero-regularization-epochs": _step_row("zero-regularization-epochs", 2),
-    "annealing-epochs": _step_row("annealing-epochs", 2),
+    "threshold": _step_row("pruning-thresholds", 0.5, smallest=0.1),
+    "alpha": _step_row("alpha", 0.1, smallest=0.01),
+    "zero-regularization-epochs": _step_row("zero-regularization-epochs", 3, smallest=1),
+    "annealing-epochs": _step_row("annealing-epochs", 3, smallest=1),
     "pretraining": _draw_row("pretraining"),
     "padding": _draw_row("padding"),
     "pooling-window": _step_row("pooling-window", 1),

@@ -41,8 +41,7 @@ def cnn_space(space: str, channels: int, pruning: str | None, ranges: Ranges) ->
             (low, high) or list of choices.
     """
     is_extended = space == "extended"
-    blocks = _highest(ranges, "num-conv-blocks", 2)
-    layers = _highest(ranges, "num-conv-layers", 3)
+    blocks = _highest(ranges, ["num-conv-blocks"], 2)
     parameters = [
         *_input(channels),
         *(_training() if pruning else ()),
@@ -50,20 +49,24 @@ def cnn_space(space: str, channels: int, pruning: str | None, ranges: Ranges) ->
         *(
             parameter
             for block in range(1, blocks + 1)
-            for parameter in _block(block, blocks, layers, is_extended, pruning)
+            for parameter in _block(block, blocks, ranges, is_extended, pruning)
         ),
         *_fully_connected(is_extended, pruning),
     ]
     return Space(_with_ranges(parameters, ranges))
 
 
-def _highest(ranges: Ranges, stem: str, default: int) -> int:
-    """The largest number of blocks or layers, which decides what parameters there are."""
-    given = [values[-1] for key, values in ranges.items() if key.startswith(stem) and len(values)]
-    highest = max([default, *(v for v in given if isinstance(v, int))])
-    if highest > _LIMITS[stem][1]:
-        raise ValueError(f"{stem} can be at most {_LIMITS[stem][1]:g}. Received: {highest}")
-    return highest
+def _highest(ranges: Ranges, names: list[str], default: int) -> int:
+    """The largest number of blocks or layers, which decides what parameters there are.
+
+    The last of the names for which there is a range counts; `_narrowed` checks it later.
+    """
+    for name in reversed(names):
+        given = ranges.get(name)
+        if isinstance(given, (list, tuple)) and given and isinstance(given[-1], int):
+            low, high = _LIMITS[names[0]]
+            return min(max(int(given[-1]), int(low)), int(high))
+    return default
 
 
 def _input(channels: int) -> list[Parameter]:
@@ -107,11 +110,12 @@ def _global(is_extended: bool, blocks: int) -> list[Parameter]:
 
 
 def _block(
-    block: int, blocks: int, layers: int, is_extended: bool, pruning: str | None
+    block: int, blocks: int, ranges: Ranges, is_extended: bool, pruning: str | None
 ) -> list[Parameter]:
     exists: Condition = {"num-conv-blocks": tuple(range(block, blocks + 1))}
     conditions = () if block == 1 else (exists,)
     count = block_key("num-conv-layers", block)
+    layers = _highest(ranges, ["num-conv-layers", count], 3)
     parameters = [
         Parameter(count, low=1, high=layers, step=1, conditions=conditions),
         Parameter(
@@ -247,13 +251,25 @@ def _narrowed(parameter: Parameter, key: str, given: Any) -> Parameter:
                 f"Received: {given!r}"
             )
         return replace(parameter, values=tuple(choices))
-    numbers = [v for v in given if isinstance(v, (int, float)) and not isinstance(v, bool)]
-    if len(given) != 2 or len(numbers) != 2 or not numbers[0] <= numbers[1]:
-        raise ValueError(f"ranges[{key!r}] must be (low, high). Received: {given!r}")
-    low, high = numbers
+    is_pair = isinstance(given, (list, tuple)) and len(given) == 2
+    if not is_pair or not all(_is_finite(number) for number in given) or given[0] > given[1]:
+        raise ValueError(f"ranges[{key!r}] must be (low, high), finite. Received: {given!r}")
+    low, high = given
     limits = next((v for k, v in _LIMITS.items() if key.startswith(k)), (0, math.inf))
     if low < limits[0] or high > limits[1]:
         raise ValueError(
             f"ranges[{key!r}] must lie within {limits[0]:g} and {limits[1]:g}. Received: {given!r}"
         )
+    if parameter.is_integer and not all(isinstance(number, int) for number in given):
+        raise ValueError(f"ranges[{key!r}] must be two whole numbers. Received: {given!r}")
+    if low < high < low + parameter.step:
+        raise ValueError(
+            f"ranges[{key!r}] must span at least one step of {parameter.step:g} or be one value "
+            f"twice. Received: {given!r}"
+        )
     return replace(parameter, low=low, high=high)
+
+
+def _is_finite(number: Any) -> bool:
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool)
+    return is_number and math.isfinite(number)

@@ -49,7 +49,7 @@ def test_features_count_the_graph(model):
 
 def test_networks_can_be_timed(model):
     configuration = affordable(model, np.random.default_rng(0), 1, 200_000)[0]
-    observation = observe(model, configuration, batch_size=16, steps=2, rounds=1)
+    observation = observe(model, configuration, batch_size=16, steps=(1, 3), rounds=1)
     assert observation.seconds > 0
     assert observation.graph == model.graph(configuration)
 

@@ -176,6 +176,33 @@ def test_every_parameter_of_the_extended_space_moves_over_its_range():
             low, high, values = np.log(low), np.log(high), np.log(list(values))
         tenth = (high - low) / 10
         assert min(values) <= low + tenth and max(values) >= high - tenth, parameter.name
+        # Not only every second value, and no gap.
+        places = np.sort(np.array(list(values), float))
+        coarse = parameter.log or not parameter.step
+        largest = max(tenth, np.log(2)) if coarse else 2 * parameter.step
+        assert np.diff(places).max() <= largest + 1e-9, parameter.name
+
+
+def test_records_of_several_steps_are_from_the_reference_to_the_result():
+    model = paper()
+    rng = np.random.default_rng(0)
+    for reference in references(model, 60):
+        result = morph(model, reference, rng, count=4)
+        records = {**result.repairs, **result.sets, **result.changes}
+        for record in (result.changes, result.sets, result.repairs):
+            for name, (old, new) in record.items():
+                assert old == reference.get(name) or name in result.repairs or name in result.sets
+                assert new == result.configuration[name]
+        both = set(reference) & set(result.configuration)
+        different = {name for name in both if reference[name] != result.configuration[name]}
+        assert different <= set(records)
+
+
+def test_unknown_rows_are_refused():
+    model = paper()
+    reference = references(model, 1)[0]
+    with pytest.raises(ValueError, match=r"rows must be some of .* Received: \['thresholds'\]"):
+        morph(model, reference, np.random.default_rng(0), rows=["thresholds"])
 
 
 def test_fixed_parameters_are_left_alone():

@@ -119,6 +119,14 @@ def test_ranges_narrow_and_widen():
     assert any("num-filters-block-3-layer-4" in c for c in samples)
 
 
+def test_a_range_for_one_block_leaves_the_others():
+    model = SparseCNN((28, 28, 1), 10, ranges={"num-conv-layers-block-1": (1, 5)})
+    assert model.space["num-conv-layers-block-1"].high == 5
+    assert model.space["num-conv-layers-block-2"].high == 3
+    assert "num-filters-block-1-layer-5" in model.space.parameters
+    assert "num-filters-block-2-layer-4" not in model.space.parameters
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
@@ -128,10 +136,18 @@ def test_ranges_narrow_and_widen():
         ({"space": "mine"}, "space must be one of .* Received: 'mine'"),
         ({"ranges": {"filters": (1, 2)}}, r"ranges must name .* Received: \['filters'\]"),
         ({"ranges": {"num-filters": (0, 2)}}, r"must lie within 1 .* Received: \(0, 2\)"),
-        ({"ranges": {"num-filters": (5, 2)}}, r"must be \(low, high\). Received: \(5, 2\)"),
+        ({"ranges": {"num-filters": (5, 2)}}, r"must be \(low, high\), finite. Received: \(5, 2\)"),
         ({"ranges": {"batch-norm": [3]}}, r"list of some of .* Received: \[3\]"),
         ({"ranges": {"merge-type": "Sum"}}, r"list of some of .* Received: 'Sum'"),
-        ({"ranges": {"num-conv-blocks": (1, 9)}}, "at most 6. Received: 9"),
+        ({"ranges": {"num-conv-blocks": (1, 9)}}, r"must lie within 1 and 6. Received: \(1, 9\)"),
+        ({"ranges": {"num-conv-blocks": (1, 3.0)}}, r"two whole numbers.*Received: \(1, 3.0\)"),
+        ({"ranges": {"num-filters": 8}}, r"must be \(low, high\).* Received: 8"),
+        ({"ranges": {"num-filters": (1, float("inf"))}}, r"must be \(low, high\)"),
+        ({"ranges": {"num-filters": (1.5, 4)}}, r"two whole numbers.*Received: \(1.5, 4\)"),
+        (
+            {"space": "paper", "ranges": {"total-fc-layer-weights": (100, 900)}},
+            r"at least one step of 1000 .*Received: \(100, 900\)",
+        ),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(arguments, message):
@@ -201,4 +217,9 @@ def test_examples_are_counted_in_arrays_and_datasets():
 
     x = np.zeros((10, 2))
     assert count_examples(x) == count_examples([x, x]) == 10
-    assert count_examples(tf.data.Dataset.from_tensor_slices((x, x)).batch(4)) == 10
+    dataset = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
+    assert count_examples(dataset) == 10
+    with pytest.raises(ValueError, match="x must be a data set that ends"):
+        count_examples(dataset.repeat())
+    with pytest.raises(ValueError, match="x must be arrays .* Received: generator"):
+        count_examples(batch for batch in dataset)

@@ -178,8 +178,8 @@ def test_every_parameter_of_the_extended_space_moves_over_its_range():
         assert min(values) <= low + tenth and max(values) >= high - tenth, parameter.name
         # Not only every second value, and no gap.
         places = np.sort(np.array(list(values), float))
-        coarse = parameter.log or not parameter.step
-        largest = max(tenth, np.log(2)) if coarse else 2 * parameter.step
+        is_fine = parameter.step and not parameter.log and not parameter.conditions
+        largest = 2 * parameter.step if is_fine else max(tenth, parameter.step, np.log(2))
         assert np.diff(places).max() <= largest + 1e-9, parameter.name
 
 

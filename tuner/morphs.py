@@ -8,7 +8,7 @@ parameters.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -110,13 +110,18 @@ def _chain(
 def _joined(first: Morph, second: Morph) -> Morph:
     """Two steps as one: old values are those before the first, new ones those after the second."""
     final = second.configuration
-    records = []
-    for earlier, later in zip(first[2:], second[2:], strict=True):
+
+    def record(earlier: dict[str, Any], later: dict[str, Any]) -> dict[str, Any]:
         names = [name for name in {**earlier, **later} if name in final]
-        records.append(
-            {name: (earlier.get(name, later.get(name))[0], final[name]) for name in names}
-        )
-    return Morph(final, (*first.rows, *second.rows), *records)
+        return {name: ({**later, **earlier}[name][0], final[name]) for name in names}
+
+    return Morph(
+        final,
+        (*first.rows, *second.rows),
+        record(first.changes, second.changes),
+        record(first.sets, second.sets),
+        record(first.repairs, second.repairs),
+    )
 
 
 def apply(

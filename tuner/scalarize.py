@@ -1,14 +1,16 @@
 """Random scalarizations: many objectives become one, by weights that express a preference.
 
-Paria et al. (2018): g(x) = max_k λ_k·t_k(x), where t_k is objective k on a scale on which 0 is the
-best known value and 1 the limit (the user's budget, or what is usual so far). Each draw of λ aims
-at another point of the front: u is drawn in the preferred region (0, 1]^K and λ_k ∝ 1/u_k, so that
-the minimum of g lies in the direction of u.
+Paria et al. (2018): g(x) = max_k λ_k·t_k(x), where t_k is objective k on a scale on which 0 is a
+little better than the best known value and 1 the limit (the user's budget, or the worst on
+the front). Each draw of λ aims at another point of the front: u is drawn in the preferred region
+(0, 1]^K and λ_k ∝ 1/u_k, so that the minimum of g lies in the direction of u.
 """
 
 from typing import NamedTuple
 
 import numpy as np
+
+from .pareto import non_dominated
 
 _SLOPE = 0.05
 """Share of the sum beside the maximum: of two points with the same worst objective the better."""
@@ -34,14 +36,16 @@ def scale_of(values: np.ndarray, limits: np.ndarray) -> Scale:
     Args:
         values: Shape (results, objectives), to be minimised, without NaN.
         limits: Shape (objectives,): the user's limits on the same scale as `values`; NaN where
-            there is none, and the median of the results stands in.
+            there is none, and the worst value on the front so far stands in.
     """
     best = values.min(axis=0)
-    usual = np.median(values, axis=0)
     spread = np.maximum(values.max(axis=0) - best, 1e-9)
-    limit = np.where(np.isnan(limits), usual, limits)
+    worst = values[non_dominated(values)].max(axis=0)
+    limit = np.where(np.isnan(limits), worst, limits)
     # A limit that everything meets with room to spare still leaves an objective to improve.
-    return Scale(best, np.maximum(limit, best + 0.05 * spread))
+    limit = np.maximum(limit, best + 0.05 * spread)
+    # A little better than the best so far is in reach.
+    return Scale(best - 0.05 * (limit - best), limit)
 
 
 def draw_weights(count: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,0 +1,174 @@
+"""What the search has to know about a space: random points, neighbours, and vectors for the model.
+
+`SpaceDomain` serves any `Space` with generic steps of single parameters; `CNNDomain` serves
+`SparseCNN` with the paper's morphs and knows every network's size before it is trained.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from keras_sparse.footprint import measure
+
+from .embedding import Embedding
+from .hypermodel import SparseCNN
+from .morphs import STAGE_2, morph
+from .parameters import Configuration, Parameter, Space, Value
+
+_MOST_STEPS = 3
+"""Morphs that one proposal applies to its reference, at most."""
+
+
+class Domain(Protocol):
+    """A space as the search sees it.
+
+    Attributes:
+        column_groups: For each column of `vectors` the number of its group; see `Surrogate`.
+    """
+
+    column_groups: np.ndarray
+
+    def sample(self, rng: np.random.Generator) -> Configuration:
+        """A random configuration."""
+        ...
+
+    def neighbour(
+        self, reference: Configuration, rng: np.random.Generator, pruning_only: bool
+    ) -> Configuration | None:
+        """A morph of `reference`; None if there is none."""
+        ...
+
+    def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Embedded configurations, shape (configurations, columns)."""
+        ...
+
+    def known(self, configuration: Configuration) -> np.ndarray:
+        """What is known of each objective beforehand, shape (objectives,); 0 where nothing is.
+
+        The model learns the difference to it.
+        """
+        ...
+
+
+class SpaceDomain:
+    """Any space, with steps of one to three active parameters.
+
+    Args:
+        space: The space.
+        objectives: Number of objectives.
+        pruning: Names of the parameters that stage 2 may change.
+    """
+
+    def __init__(self, space: Space, objectives: int, pruning: Sequence[str] = ()) -> None:
+        self.space = space
+        self.objectives = objectives
+        self.pruning = frozenset(pruning)
+        self.embedding = Embedding(space)
+        self.column_groups = self.embedding.column_groups
+
+    def sample(self, rng: np.random.Generator) -> Configuration:
+        """A random configuration."""
+        return self.space.sample(rng)
+
+    def neighbour(
+        self, reference: Configuration, rng: np.random.Generator, pruning_only: bool
+    ) -> Configuration | None:
+        """Steps of one to three active parameters, most of them small."""
+        names = [
+            name
+            for name in reference
+            if not self.space[name].is_fixed and (not pruning_only or name in self.pruning)
+        ]
+        if not names:
+            return None
+        count = min(len(names), int(rng.integers(1, _MOST_STEPS + 1)))
+        changed = dict(reference)
+        for name in rng.choice(names, count, replace=False):
+            changed[str(name)] = stepped(self.space[str(name)], reference[str(name)], rng)
+        result = self.space.complete(changed, rng)
+        return None if result == reference else result
+
+    def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Embedded configurations."""
+        return self.embedding(configurations)
+
+    def known(self, configuration: Configuration) -> np.ndarray:
+        """Nothing."""
+        return np.zeros(self.objectives)
+
+
+def stepped(parameter: Parameter, value: Value, rng: np.random.Generator) -> Value:
+    """Another choice, or a number nearby: steps of a hundredth to half of the range."""
+    if parameter.values:
+        others = [v for v in parameter.values if v != value]
+        return others[int(rng.integers(len(others)))]
+    low, high, number = parameter.low, parameter.high, float(value)
+    if parameter.log:
+        low, high, number = math.log(low), math.log(high), math.log(number)
+    width = (high - low) * 0.5 * 0.02 ** rng.uniform()
+    moved = number + rng.normal() * width
+    moved = min(max(moved, low), high)
+    new = parameter.nearest(math.exp(moved) if parameter.log else moved)
+    if new == value and parameter.step:
+        new = parameter.nearest(float(value) + parameter.step * rng.choice([-1, 1]))
+    return new
+
+
+class CNNDomain:
+    """The networks of a `SparseCNN`; sizes relative to those before pruning.
+
+    Args:
+        model: The hypermodel.
+        sizes: For each objective "nonzeros", "working_memory" or "macs" if it is the logarithm of
+            that size, else "".
+        working_memory: Model of working memory, as in `measure`.
+    """
+
+    _FEATURES = ("nonzeros", "working_memory", "macs")
+
+    def __init__(
+        self, model: SparseCNN, sizes: Sequence[str], working_memory: str = "inputs+weights"
+    ) -> None:
+        self.model = model
+        self.sizes = tuple(sizes)
+        self.working_memory = working_memory
+        # The sizes before pruning say more about the error than any single parameter.
+        self.embedding = Embedding(model.space, extra_groups=self._FEATURES)
+        self.column_groups = self.embedding.column_groups
+        self._cache: dict[tuple[tuple[str, Value], ...], dict[str, float]] = {}
+
+    def sample(self, rng: np.random.Generator) -> Configuration:
+        """A random network."""
+        return self.model.sample(rng)
+
+    def neighbour(
+        self, reference: Configuration, rng: np.random.Generator, pruning_only: bool
+    ) -> Configuration | None:
+        """One to three of the paper's morphs."""
+        rows = STAGE_2 if pruning_only else None
+        count = int(rng.integers(1, _MOST_STEPS + 1))
+        result = morph(self.model, reference, rng, rows=rows, count=count)
+        return None if result is None else result.configuration
+
+    def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Embedded configurations, followed by the logarithms of the sizes before pruning."""
+        sizes = [self._logarithms(configuration) for configuration in configurations]
+        # About as wide as the other columns: a factor of e⁴ is a distance of 1.
+        extra = [[row[name] / 4.0 for name in self._FEATURES] for row in sizes]
+        return np.hstack([self.embedding(configurations), np.array(extra)])
+
+    def known(self, configuration: Configuration) -> np.ndarray:
+        """Logarithm of the size before pruning for objectives that are sizes."""
+        logarithms = self._logarithms(configuration)
+        return np.array([logarithms.get(name, 0.0) for name in self.sizes])
+
+    def _logarithms(self, configuration: Configuration) -> dict[str, float]:
+        key = tuple(sorted(configuration.items()))
+        if key not in self._cache:
+            footprint = measure(self.model.graph(configuration), working_memory=self.working_memory)
+            self._cache[key] = {
+                name: math.log(max(getattr(footprint, name), 1)) for name in self._FEATURES
+            }
+        return self._cache[key]

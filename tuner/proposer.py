@@ -1,0 +1,218 @@
+"""What to try next: random scalarization, Thompson sampling over morphs, three stages.
+
+Pure of KerasTuner, files and training, so that the same code runs in the search and on problems
+with a known front.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .domain import Domain
+from .parameters import Configuration
+from .pareto import non_dominated
+from .scalarize import draw_weights, scalarize, scale_of
+from .surrogate import Surrogate
+
+_CANDIDATES = 500
+_AROUND_BEST = 0.5
+"""Share of the references that are drawn among the best under the drawn scalarization."""
+
+
+class Stage(NamedTuple):
+    """A part of the search.
+
+    Attributes:
+        trials: How many configurations it tries.
+        morphing: ρ, the probability that a proposal is a morph; otherwise it is random.
+        pruning_only: Whether morphs change pruning parameters only.
+        pareto_only: Whether references are members of the Pareto set only.
+    """
+
+    trials: int
+    morphing: float
+    pruning_only: bool = False
+    pareto_only: bool = False
+
+
+def default_stages(max_trials: int) -> tuple[Stage, ...]:
+    """Half of the trials anywhere, a fifth on pruning, the rest from the Pareto set."""
+    second = max_trials // 5
+    first = max(1, max_trials // 2)
+    return (
+        Stage(first, 0.8),
+        Stage(second, 1.0, pruning_only=True),
+        Stage(max_trials - first - second, 0.95, pareto_only=True),
+    )
+
+
+class Result(NamedTuple):
+    """A configuration that was tried and its objectives, to be minimised; None if it failed."""
+
+    configuration: Configuration
+    objectives: tuple[float, ...] | None
+
+
+class Proposal(NamedTuple):
+    """A configuration to try.
+
+    Attributes:
+        configuration: The configuration.
+        reference: Position in the results of the one whose weights it inherits; None for none.
+        stage: Number of the stage, from 1.
+    """
+
+    configuration: Configuration
+    reference: int | None
+    stage: int
+
+
+class Proposer:
+    """Proposes configurations for several objectives at once.
+
+    Args:
+        domain: The space.
+        objectives: Number of objectives.
+        stages: The parts of the search, in order; the last one goes on if there is more to try.
+        limits: For each objective the value up to which a result is of interest (a budget), on the
+            scale of the results; NaN for none. None for none at all.
+        initial: Number of random configurations at the start.
+        seed: Of all that is random here.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        objectives: int,
+        stages: Sequence[Stage],
+        *,
+        limits: np.ndarray | None = None,
+        initial: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.domain = domain
+        self.objectives = objectives
+        self.stages = tuple(stages)
+        self.limits = np.full(objectives, np.nan) if limits is None else np.asarray(limits, float)
+        self.initial = initial
+        self.rng = np.random.default_rng(seed)
+        self.surrogates = [Surrogate(domain.column_groups) for _ in range(objectives)]
+
+    def get_state(self) -> dict[str, Any]:
+        """What a resumed search needs to propose the same; JSON types."""
+        return {
+            "rng": self.rng.bit_generator.state,
+            "surrogates": [surrogate.get_state() for surrogate in self.surrogates],
+        }
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from `get_state`."""
+        self.rng.bit_generator.state = state["rng"]
+        for surrogate, saved in zip(self.surrogates, state["surrogates"], strict=True):
+            surrogate.set_state(saved)
+
+    def propose(self, results: Sequence[Result], pending: Sequence[Configuration] = ()) -> Proposal:
+        """The next configuration to try.
+
+        Args:
+            results: All that was tried, in order.
+            pending: Configurations that are being tried elsewhere.
+        """
+        number = len(results) + len(pending)
+        stage, stage_number = self._stage(number)
+        tried = {_key(c) for c in (*(r.configuration for r in results), *pending)}
+        good = [i for i, result in enumerate(results) if result.objectives is not None]
+        is_random = self.rng.random() >= stage.morphing
+        if number < self.initial or len(good) < 2 or is_random:
+            return Proposal(self._random(tried), None, stage_number)
+        return self._best_morph(results, good, pending, tried, stage, stage_number)
+
+    def _stage(self, number: int) -> tuple[Stage, int]:
+        for position, stage in enumerate(self.stages, start=1):
+            if number < stage.trials or position == len(self.stages):
+                return stage, position
+            number -= stage.trials
+        raise ValueError("stages must not be empty.")
+
+    def _random(self, tried: set[Any]) -> Configuration:
+        for _ in range(1000):
+            configuration = self.domain.sample(self.rng)
+            if _key(configuration) not in tried:
+                return configuration
+        return configuration  # a space this small has been tried in full
+
+    def _best_morph(
+        self,
+        results: Sequence[Result],
+        good: list[int],
+        pending: Sequence[Configuration],
+        tried: set[Any],
+        stage: Stage,
+        stage_number: int,
+    ) -> Proposal:
+        configurations = [results[i].configuration for i in good]
+        values = np.array([results[i].objectives for i in good], float)
+        scale = scale_of(values, self.limits)
+        weights = draw_weights(self.objectives, self.rng)
+        ranking = np.argsort(scalarize(scale.normalised(values), weights), kind="stable")
+        candidates, references = self._candidates(values, configurations, ranking, tried, stage)
+        if not candidates:
+            return Proposal(self._random(tried), None, stage_number)
+        self._fit(configurations, values, pending)
+        vectors = self.domain.vectors(candidates)
+        known = np.array([self.domain.known(candidate) for candidate in candidates])
+        drawn = np.stack([s.sample(vectors, self.rng) for s in self.surrogates], axis=1) + known
+        # What is drawn says how far the front may reach beyond what is known: without it the search
+        # would stay between the ends that it has found.
+        scale = scale_of(np.vstack([values, drawn]), self.limits)
+        best = int(np.argmin(scalarize(scale.normalised(drawn), weights)))
+        return Proposal(candidates[best], good[references[best]], stage_number)
+
+    def _candidates(
+        self,
+        values: np.ndarray,
+        configurations: list[Configuration],
+        ranking: np.ndarray,
+        tried: set[Any],
+        stage: Stage,
+    ) -> tuple[list[Configuration], list[int]]:
+        """Morphs of randomly chosen references that were not tried, and their references."""
+        front = np.flatnonzero(non_dominated(values))
+        allowed = front if stage.pareto_only else np.arange(len(values))
+        best = [i for i in ranking if i in set(allowed.tolist())][: max(3, len(front))]
+        candidates: list[Configuration] = []
+        references: list[int] = []
+        seen = set(tried)
+        for _ in range(2 * _CANDIDATES):
+            pool = best if self.rng.random() < _AROUND_BEST else allowed
+            reference = int(pool[int(self.rng.integers(len(pool)))])
+            morph = self.domain.neighbour(configurations[reference], self.rng, stage.pruning_only)
+            if morph is not None and _key(morph) not in seen:
+                seen.add(_key(morph))
+                candidates.append(morph)
+                references.append(reference)
+            if len(candidates) == _CANDIDATES:
+                break
+        return candidates, references
+
+    def _fit(
+        self,
+        configurations: list[Configuration],
+        values: np.ndarray,
+        pending: Sequence[Configuration],
+    ) -> None:
+        """Fits the models; a configuration that is being tried counts as what is expected of it."""
+        vectors = self.domain.vectors(configurations)
+        known = np.array([self.domain.known(c) for c in configurations])
+        for column, surrogate in enumerate(self.surrogates):
+            targets = values[:, column] - known[:, column]
+            surrogate.fit(vectors, targets)
+            if pending:
+                more = self.domain.vectors(list(pending))
+                expected = surrogate.predict(more)[0]
+                surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected))
+
+
+def _key(configuration: Configuration) -> tuple[Any, ...]:
+    return tuple(sorted(configuration.items()))

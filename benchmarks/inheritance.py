@@ -20,10 +20,11 @@ import numpy as np
 from keras_sparse.tuner.cost import affordable
 from keras_sparse.tuner.graph_builder import GraphBuilder
 from keras_sparse.tuner.hypermodel import SparseCNN
-from keras_sparse.tuner.inherit import inherit, posterior_of
+from keras_sparse.tuner.inherit import inherit
 from keras_sparse.tuner.morphs import apply, rows_of
 from keras_sparse.tuner.network import assemble
 from keras_sparse.tuner.parameters import Configuration
+from keras_sparse.tuner.posterior import posterior_of
 
 from benchmarks.record import RESULTS, environment, write_json
 from keras_sparse import KLAnnealing, datasets

@@ -3,14 +3,14 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from .counting import sparse_layers
-from .footprint import Footprint, Graph, MemoryModel, NodeFootprint, measure, read
+from .footprint import Footprint, Graph, MemoryModel, NodeFootprint, Operator, measure, read
 from .layout import Layout, layered
 from .stripping import strip
 
@@ -106,7 +106,7 @@ def drawing_of(graph: Graph, footprint: Footprint) -> Drawing:
     )
 
 
-def _box(operator: Any, node: NodeFootprint, before: NodeFootprint) -> Box:
+def _box(operator: Operator, node: NodeFootprint, before: NodeFootprint) -> Box:
     kernels = [w for w in operator.weights if not w.is_bias and len(w.shape) > 2]
     size = " " + "×".join(map(str, kernels[0].shape[:-2])) if kernels else ""
     shape = " × ".join(map(str, node.shape))

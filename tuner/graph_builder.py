@@ -5,7 +5,7 @@ import math
 from keras_sparse.footprint import Graph, Operator, Weights
 from keras_sparse.footprint.graph import Shape, ordered
 
-from .network import Kernel, Node, assemble
+from .network import Convolution, Kernel, Node, assemble
 from .parameters import Configuration, Space, Value
 
 
@@ -80,39 +80,26 @@ class GraphBuilder:
     def global_average(self, x: Node, name: str) -> Node:
         return self._add(name, "GlobalAveragePooling2D", [x], x.shape[-1:])
 
-    def convolution(
-        self,
-        x: Node,
-        name: str,
-        filters: int,
-        kernel: Kernel,
-        *,
-        stride: int = 1,
-        padding: str = "valid",
-        separable: bool = False,
-        norm: bool = False,
-        relu: bool = True,
-        threshold: str = "",
-    ) -> Node:
-        depth = x.shape[-1]
+    def convolution(self, x: Node, spec: Convolution) -> Node:
+        name, kernel, depth = spec.name, spec.kernel, x.shape[-1]
         height, width = (
-            math.ceil(size / stride) if padding == "same" else (size - side) // stride + 1
+            math.ceil(size / spec.stride)
+            if spec.padding == "same"
+            else (size - side) // spec.stride + 1
             for size, side in zip(x.shape[:2], kernel, strict=True)
         )
         uses = height * width
-        if separable:
-            shape = (*kernel, depth, 1)
-            taps = _full(f"{name}/depthwise_kernel", shape)
+        kernel_name = f"{name}/kernel"
+        if spec.separable:
+            taps = _full(f"{name}/depthwise_kernel", (*kernel, depth, 1))
             size = (height, width, depth)
             x = self._add(f"{name}/depthwise", "DepthwiseConv2D", [x], size, (taps,), uses)
             kernel_name, kernel = f"{name}/pointwise_kernel", (1, 1)
-        else:
-            kernel_name = f"{name}/kernel"
         weights = (
-            _full(kernel_name, (*kernel, depth, filters)),
-            _full(f"{name}/bias", (filters,), is_bias=True),
+            _full(kernel_name, (*kernel, depth, spec.filters)),
+            _full(f"{name}/bias", (spec.filters,), is_bias=True),
         )
-        return self._add(name, "Conv2D", [x], (height, width, filters), weights, uses)
+        return self._add(name, "Conv2D", [x], (height, width, spec.filters), weights, uses)
 
     def dense(
         self, x: Node, name: str, units: int, *, norm: bool, relu: bool, threshold: str

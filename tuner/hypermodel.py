@@ -86,6 +86,7 @@ class SparseCNN(keras_tuner.HyperModel):
 
     def network(self, configuration: Configuration, *, seed: int | None = None) -> keras.Model:
         """The Keras model, not compiled."""
+        self.space.check(configuration)
         return build_network(
             configuration,
             self.input_shape,

@@ -9,20 +9,18 @@ normalization was switched on or off, its factors move into or out of the layer.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_sparse.layers.base import keras_class
-
 from .network import Source
-from .norms import LayerState, Posterior, with_norms_of
+from .norms import with_norms_of
+from .posterior import Posterior, kind_of, variables_of
 
 NEW_INPUT_SCALE = 0.1
 """Factor of the initial weights from new inputs to inherited outputs."""
 
-_NOT_INHERITED = ("threshold", "kl_weight")
 _FOLLOWERS = ("-norm", "-scale")
 """Endings of layers that belong to the convolution or FC layer of the name before."""
 Sources = Mapping[str, tuple[Source, ...]]
@@ -34,18 +32,6 @@ class Inherited(NamedTuple):
     whole: tuple[str, ...]
     part: tuple[str, ...]
     fresh: tuple[str, ...]
-
-
-def posterior_of(model: keras.Model) -> Posterior:
-    """Copies all that a network has learnt."""
-    return {
-        layer.name: LayerState(
-            _kind(layer),
-            {name: np.array(variable) for name, variable in _variables(layer).items()},
-        )
-        for layer in model.layers
-        if _variables(layer)
-    }
 
 
 def inherit(
@@ -66,12 +52,12 @@ def inherit(
     reference = with_norms_of(model, reference)
     names: dict[str, list[str]] = {"whole": [], "part": [], "fresh": []}
     for layer in model.layers:
-        variables = _variables(layer)
+        variables = variables_of(layer)
         if not variables:
             continue
         state = reference.get(layer.name)
         base = _base(layer.name)
-        if state is None or state.kind != _kind(layer) or base in names["fresh"]:
+        if state is None or state.kind != kind_of(layer) or base in names["fresh"]:
             names["fresh"].append(layer.name)
             continue
         new = (sources or {}).get(layer.name)
@@ -96,14 +82,6 @@ def _base(name: str) -> str:
     for ending in _FOLLOWERS:
         name = name.removesuffix(ending)
     return name
-
-
-def _kind(layer: Any) -> str:
-    return str(keras_class(type(layer)).__name__)
-
-
-def _variables(layer: Any) -> dict[str, Any]:
-    return {v.name: v for v in layer.weights if v.name not in _NOT_INHERITED}
 
 
 def _joined(

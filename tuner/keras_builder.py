@@ -8,7 +8,7 @@ import keras
 from keras_sparse import layers as sparse
 from keras_sparse.footprint.graph import Shape
 
-from .network import Assembly, Kernel, Node, assemble
+from .network import Assembly, Convolution, Kernel, Node, assemble
 from .parameters import Configuration
 
 L = keras.layers
@@ -95,37 +95,24 @@ class KerasBuilder:
     def global_average(self, x: Node, name: str) -> Node:
         return _node(L.GlobalAveragePooling2D(name=name)(x.tensor))
 
-    def convolution(
-        self,
-        x: Node,
-        name: str,
-        filters: int,
-        kernel: Kernel,
-        *,
-        stride: int = 1,
-        padding: str = "valid",
-        separable: bool = False,
-        norm: bool = False,
-        relu: bool = True,
-        threshold: str = "",
-    ) -> Node:
+    def convolution(self, x: Node, spec: Convolution) -> Node:
         # Batch normalization would blow up again what a group's scale makes small. With it the
         # scales of the groups therefore stand behind it, as a sparse 1×1 depthwise convolution.
-        scaled = norm and self.pruning == "structured"
+        scaled = spec.norm and self.pruning == "structured"
         layer = self._layer(
-            "SeparableConv2D" if separable else "Conv2D",
-            threshold,
-            filters,
-            kernel,
+            "SeparableConv2D" if spec.separable else "Conv2D",
+            spec.threshold,
+            spec.filters,
+            spec.kernel,
             plain=scaled,
-            strides=stride,
-            padding=padding,
-            use_bias=not norm,
-            activation="relu" if relu and not norm else None,
-            name=name,
+            strides=spec.stride,
+            padding=spec.padding,
+            use_bias=not spec.norm,
+            activation="relu" if spec.relu and not spec.norm else None,
+            name=spec.name,
         )
-        scale = self._scale(f"{name}-scale", threshold) if scaled else None
-        return self._finish(layer(x.tensor), name, norm, relu, scale)
+        scale = self._scale(f"{spec.name}-scale", spec.threshold) if scaled else None
+        return self._finish(layer(x.tensor), spec.name, spec.norm, spec.relu, scale)
 
     def _scale(self, name: str, threshold: str) -> Any:
         return self._layer(

@@ -76,6 +76,7 @@ def morph(
     Returns:
         The morph, or None if no row can change the reference.
     """
+    model.space.check(reference)
     known = rows_of(model)
     names = list(known) if rows is None else list(rows)
     if not set(names) <= set(known):

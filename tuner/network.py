@@ -38,6 +38,32 @@ class Node(NamedTuple):
     shape: Shape
 
 
+class Convolution(NamedTuple):
+    """What a convolution is.
+
+    Attributes:
+        name: Of the layer.
+        filters: Number of output maps.
+        kernel: (height, width).
+        threshold: Name of the parameter with its pruning threshold.
+        stride: In both directions.
+        padding: "valid" or "same".
+        separable: Whether it is a depthwise and a 1×1 convolution.
+        norm: Whether batch normalization follows.
+        relu: Whether a ReLU follows.
+    """
+
+    name: str
+    filters: int
+    kernel: Kernel
+    threshold: str
+    stride: int = 1
+    padding: str = "valid"
+    separable: bool = False
+    norm: bool = False
+    relu: bool = True
+
+
 class Builder(Protocol):
     """What `assemble` needs to make a network. Names are those of the layers."""
 
@@ -57,27 +83,14 @@ class Builder(Protocol):
         """The mean of every feature map, shape (channels,)."""
         ...
 
-    def convolution(
-        self,
-        x: Node,
-        name: str,
-        filters: int,
-        kernel: Kernel,
-        *,
-        stride: int = 1,
-        padding: str = "valid",
-        separable: bool = False,
-        norm: bool = False,
-        relu: bool = True,
-        threshold: str = "",
-    ) -> Node:
-        """A convolution; `threshold` names the parameter with its pruning threshold."""
+    def convolution(self, x: Node, spec: Convolution) -> Node:
+        """A convolution."""
         ...
 
     def dense(
         self, x: Node, name: str, units: int, *, norm: bool, relu: bool, threshold: str
     ) -> Node:
-        """A fully connected layer; arguments as in `convolution`."""
+        """A fully connected layer; arguments as in `Convolution`."""
         ...
 
     def flatten(self, x: Node, name: str) -> Node:
@@ -206,25 +219,24 @@ class _Assembler:
         if layer_type == "DownsampledConv2D":
             rate = self.values[layer_key("downsample", block, layer)]
             depth = max(1, round(rate * x.shape[-1]))
-            x = self.builder.convolution(
-                x, f"{name}-reduce", depth, (1, 1), relu=False, threshold=threshold
-            )
+            reduction = Convolution(f"{name}-reduce", depth, (1, 1), threshold, relu=False)
+            x = self.builder.convolution(x, reduction)
         key = layer_key("kernel-size", block, layer)
         size, largest = self.values[key], max(x.shape[:2])
         if size > largest:
             self.repairs[key] = largest
-        return self.builder.convolution(
-            x,
+        convolution = Convolution(
             name,
             self.values[layer_key("num-filters", block, layer)],
             (min(size, x.shape[0]), min(size, x.shape[1])),
+            threshold,
             stride=self.values.get(layer_key("stride", block, layer), 1),
             padding=self.values[layer_key("padding", block, layer)],
             separable=layer_type == "SeparableConv2D",
             norm=self.norm,
             relu=relu,
-            threshold=threshold,
         )
+        return self.builder.convolution(x, convolution)
 
     def _keeps_size(self, pair_input: Node, x: Node, block: int, layer: int) -> bool:
         """Whether the output of this layer will be as large as the input of the one before."""
@@ -238,14 +250,9 @@ class _Assembler:
         self.has_residual = True
         name = f"block-{block}-layer-{layer}"
         if before.shape[-1] != after.shape[-1]:
-            before = self.builder.convolution(
-                before,
-                f"{name}-match",
-                after.shape[-1],
-                (1, 1),
-                relu=False,
-                threshold=layer_key("pruning-thresholds", block, layer),
-            )
+            threshold = layer_key("pruning-thresholds", block, layer)
+            matching = Convolution(f"{name}-match", after.shape[-1], (1, 1), threshold, relu=False)
+            before = self.builder.convolution(before, matching)
         return self.builder.add([before, after], f"{name}-residual", relu=True)
 
     def _branches(self, ends: dict[str, Node]) -> tuple[Node, tuple[Source, ...]]:

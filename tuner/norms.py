@@ -6,23 +6,12 @@ becomes the offset. The scales of BC's groups stand in the layer without normali
 normalization with it.
 """
 
-from typing import NamedTuple
-
 import keras
 import numpy as np
 
+from .posterior import LayerState, Posterior
+
 _EPSILON = 1e-3  # of keras.layers.BatchNormalization
-
-
-class LayerState(NamedTuple):
-    """The Keras layer that a layer is or replaces, and its variables by name."""
-
-    kind: str
-    variables: dict[str, np.ndarray]
-
-
-Posterior = dict[str, LayerState]
-"""The state of every layer with variables, by the layer's name."""
 
 
 def with_norms_of(model: keras.Model, reference: Posterior) -> Posterior:

@@ -91,6 +91,8 @@ class Proposer:
         initial: int = 10,
         seed: int = 0,
     ) -> None:
+        if not stages:
+            raise ValueError("stages must have at least one stage. Received: none")
         self.domain = domain
         self.objectives = objectives
         self.stages = tuple(stages)
@@ -129,11 +131,11 @@ class Proposer:
         return self._best_morph(results, good, pending, tried, stage, stage_number)
 
     def _stage(self, number: int) -> tuple[Stage, int]:
-        for position, stage in enumerate(self.stages, start=1):
-            if number < stage.trials or position == len(self.stages):
+        for position, stage in enumerate(self.stages[:-1], start=1):
+            if number < stage.trials:
                 return stage, position
             number -= stage.trials
-        raise ValueError("stages must not be empty.")
+        return self.stages[-1], len(self.stages)
 
     def _random(self, tried: set[Any]) -> Configuration:
         for _ in range(1000):
@@ -180,7 +182,7 @@ class Proposer:
         """Morphs of randomly chosen references that were not tried, and their references."""
         front = np.flatnonzero(non_dominated(values))
         allowed = front if stage.pareto_only else np.arange(len(values))
-        best = [i for i in ranking if i in set(allowed.tolist())][: max(3, len(front))]
+        best = ranking[np.isin(ranking, allowed)][: max(3, len(front))]
         candidates: list[Configuration] = []
         references: list[int] = []
         seen = set(tried)

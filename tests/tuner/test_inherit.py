@@ -3,8 +3,9 @@ import numpy as np
 import pytest
 from keras_sparse.tuner.graph_builder import GraphBuilder
 from keras_sparse.tuner.hypermodel import SparseCNN
-from keras_sparse.tuner.inherit import _overlapped, inherit, posterior_of
+from keras_sparse.tuner.inherit import _overlapped, inherit
 from keras_sparse.tuner.network import assemble
+from keras_sparse.tuner.posterior import posterior_of
 
 from keras_sparse import datasets, measure, strip
 from keras_sparse.callbacks import KLAnnealing

@@ -199,6 +199,13 @@ def test_records_of_several_steps_are_from_the_reference_to_the_result():
         assert different <= set(records)
 
 
+def test_incomplete_configurations_are_refused():
+    model = paper()
+    for use in (model.network, lambda c: morph(model, c, np.random.default_rng(0))):
+        with pytest.raises(ValueError, match="The configuration needs a value for"):
+            use({"num-conv-blocks": 1})
+
+
 def test_unknown_rows_are_refused():
     model = paper()
     reference = references(model, 1)[0]

@@ -4,12 +4,12 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/installed
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 # Each test process uses one core; there are as many processes as cores.
-PYTEST := $(QUIET) TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest -n auto
+PYTEST := $(QUIET) TF_NUM_INTRAOP_THREADS=1 TF_NUM_INTEROP_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: demo test test-full check clean
+.PHONY: demo test test-full check notebooks clean
 
 demo: $(INSTALLED)
-	$(QUIET) $(BIN)/python -m keras_sparse.demo
+	$(BIN)/keras-sparse demo
 
 test: check
 	$(PYTEST) -m "not slow"
@@ -17,12 +17,15 @@ test: check
 test-full: $(INSTALLED)
 	$(PYTEST) -m slow
 
+notebooks: $(INSTALLED)
+	$(QUIET) $(BIN)/python notebooks/execute.py
+
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf $(VENV)/typed
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $(VENV)/typed .
-	cd $(VENV)/typed && ../bin/mypy --config-file ../../pyproject.toml -p keras_sparse
+	cd $(VENV)/typed && ../bin/mypy --config-file ../../pyproject.toml -p keras_sparse -m keras_sparse_command
 
 $(INSTALLED): setup.cfg setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -3,7 +3,8 @@
     python -m benchmarks.cost
 
 Half of the random configurations calibrate the estimate, the other half test it. The rate is that
-of sampling, morphing and measuring without building a model. Results: benchmarks/results/cost.json.
+of sampling, morphing and measuring without building a model. Seconds are processor time of one
+thread, so that what else the machine does matters little. Results: benchmarks/results/cost.json.
 """
 
 import argparse
@@ -14,8 +15,9 @@ from keras_sparse.tuner.cost import FEATURES, affordable, fit, observe
 from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.morphs import morph
 
-from benchmarks.record import RESULTS, environment, write_json
+from benchmarks.record import RESULTS, environment, use_threads
 from keras_sparse import measure
+from keras_sparse.files import write_json
 
 
 def main() -> None:
@@ -23,13 +25,14 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40, help="configurations to time")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
+    use_threads(1)
     results = {"seed": arguments.seed, "rate": rate()}
     print(results["rate"], flush=True)
     for pruning in ("unstructured", "structured"):
         model = SparseCNN((28, 28, 1), 10, pruning)
         rng = np.random.default_rng(arguments.seed)
         chosen = affordable(model, rng, arguments.count, 5_000_000)
-        observed = [observe(model, configuration) for configuration in chosen]
+        observed = [observe(model, c, clock=time.process_time) for c in chosen]
         half = len(observed) // 2
         cost = fit(observed[:half])
         ratios = [cost.step_seconds(o.graph, o.batch_size) / o.seconds for o in observed[half:]]
@@ -52,14 +55,14 @@ def rate(count: int = 1000, repetitions: int = 5) -> dict[str, float]:
     seconds: dict[str, list[float]] = {"sample": [], "morph": [], "measure": []}
     for repetition in range(repetitions):
         rng = np.random.default_rng(repetition)
-        start = time.perf_counter()
+        start = time.process_time()
         configurations = [model.sample(rng) for _ in range(count)]
-        sampled = time.perf_counter()
+        sampled = time.process_time()
         morphs = [morph(model, configuration, rng) for configuration in configurations]
-        morphed = time.perf_counter()
+        morphed = time.process_time()
         for result in morphs:
             measure(model.graph(result.configuration if result else configurations[0]))
-        measured = time.perf_counter()
+        measured = time.process_time()
         for name, value in (
             ("sample", sampled - start),
             ("morph", morphed - sampled),

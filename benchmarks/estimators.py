@@ -17,10 +17,11 @@ import numpy as np
 
 import benchmarks.fresh  # noqa: F401  (registers the estimator)
 from benchmarks.layer_speed import small
-from benchmarks.record import RESULTS, environment, write_json
+from benchmarks.record import RESULTS, environment
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
-from keras_sparse.demo import accuracy
+from keras_sparse.files import write_json
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
+from keras_sparse.scoring import accuracy
 
 LAYERS = {"spvd": (SpVDConv2D, SpVDDense), "bc": (BCConv2D, BCDense)}
 VARIANTS = ("fresh", "local", "mirrored", "auto")

@@ -26,8 +26,9 @@ from keras_sparse.tuner.network import assemble
 from keras_sparse.tuner.parameters import Configuration
 from keras_sparse.tuner.posterior import posterior_of
 
-from benchmarks.record import RESULTS, environment, write_json
+from benchmarks.record import RESULTS, environment
 from keras_sparse import KLAnnealing, datasets
+from keras_sparse.files import write_json
 
 EXAMPLES, BATCH = 12_800, 128
 EPOCHS, ZERO, ANNEALING = 20, 4, 8

@@ -4,7 +4,8 @@
 
 Ratios within one run: in every round each variant trains one epoch, one after the other, and is
 compared with the plain network of that round; the median over the rounds is reported. `fresh` is
-the straightforward implementation, a new normal for every activation. Results:
+the straightforward implementation, a new normal for every activation. With one thread, the default,
+the ratio of processor times is that of a quiet machine. Results:
 benchmarks/results/layer_speed.json.
 """
 
@@ -19,7 +20,8 @@ import numpy as np
 
 import benchmarks.fresh  # noqa: F401  (registers the estimator)
 from benchmarks.lenet import lenet5
-from benchmarks.record import RESULTS, environment, write_json
+from benchmarks.record import RESULTS, environment, use_threads
+from keras_sparse.files import write_json
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 
 L = keras.layers
@@ -103,10 +105,16 @@ def measure(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--steps", type=int, default=150, help="steps of an epoch of `small`")
     arguments = parser.parse_args()
+    use_threads(arguments.threads)
     warnings.simplefilter("ignore")
-    results: dict[str, Any] = {"rounds": arguments.rounds, "batch": BATCH}
+    results: dict[str, Any] = {
+        "rounds": arguments.rounds,
+        "batch": BATCH,
+        "threads": arguments.threads,
+    }
     for network in (small, lenet5):
         steps = arguments.steps if network is small else arguments.steps // 4
         for jit_compile in (False, True):

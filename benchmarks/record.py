@@ -1,16 +1,30 @@
 """Writes a benchmark's result with what it takes to rerun and to judge it."""
 
-import json
 import os
 import platform
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
 RESULTS = Path(__file__).parent / "results"
-_PACKAGES = ("tensorflow", "keras", "numpy", "scikit-learn")
+_PACKAGES = (
+    "tensorflow",
+    "keras",
+    "numpy",
+    "scikit-learn",
+    "tflite-micro",
+    "tensorflow-model-optimization",
+    "tf_keras",
+)
+
+
+def use_threads(count: int) -> None:
+    """Limits TensorFlow; with one thread, processor time is what a quiet machine would take."""
+    tf.config.threading.set_intra_op_parallelism_threads(count)
+    tf.config.threading.set_inter_op_parallelism_threads(count)
 
 
 def environment() -> dict[str, Any]:
@@ -46,13 +60,3 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor()
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Writes `content` to `path` whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
-        json.dump(content, file, indent=1)
-        file.write("\n")
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, path)

@@ -15,6 +15,8 @@ import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 
+from .image_folder import read_image_folder
+
 FOLDER_VARIABLE = "KERAS_SPARSE_DATA"
 _SPLIT_SEED = 0
 _KEYS = ("x_train", "y_train", "x_test", "y_test")
@@ -101,8 +103,13 @@ _SOURCES = {
 NAMES = ("digits", *_SOURCES)
 
 
-def load(name: str | os.PathLike[str]) -> Dataset:
-    """Loads a data set by name, or a user's own from a path that ends in `.npz`.
+def load(
+    name: str | os.PathLike[str],
+    *,
+    image_size: tuple[int, int] = (32, 32),
+    colour: bool = False,
+) -> Dataset:
+    """Loads a data set by name, or a user's own: an `.npz` file or a folder of images.
 
     The validation set is cut from the training set, stratified by class, always the same. The
     binary sets (MNIST and CIFAR-10: label < 5, Chars4k: label < 31, against the rest) follow the
@@ -111,7 +118,10 @@ def load(name: str | os.PathLike[str]) -> Dataset:
     Args:
         name: One of `NAMES`, or the path of an `.npz` with `x_train`, `y_train`, `x_test`, `y_test`
             (images (n, height, width) or (n, height, width, channels), labels (n,)). Optional are
-            `x_val` with `y_val`, `classes` (names) and `group_train` (what must stay together).
+            `x_val` with `y_val`, `classes` (names) and `group_train` (what must stay together). Or
+            the path of a folder with one folder of images per class; see `image_folder`.
+        image_size: (height, width) to which the images of a folder are scaled.
+        colour: Whether the images of a folder keep their colours.
 
     Returns:
         The data set, with pixels normalised by one mean and deviation per channel.
@@ -125,10 +135,13 @@ def load(name: str | os.PathLike[str]) -> Dataset:
         return _prepare(str(name), arrays, validation=None)
     if name == "digits":
         return _prepare("digits", _digits(), validation=180)
+    if name not in _SOURCES and Path(name).is_dir():
+        arrays = read_image_folder(name, image_size, colour=colour)
+        return _prepare(str(name), arrays, validation=None)
     if name not in _SOURCES:
         raise ValueError(
-            f"name must be one of {', '.join(NAMES)} or the path of an .npz file. "
-            f"Received: name={str(name)!r}"
+            f"name must be one of {', '.join(NAMES)}, or the path of an .npz file or of a folder "
+            f"with one folder of images per class. Received: name={str(name)!r}"
         )
     source = _SOURCES[str(name)]
     arrays = dict(_find(str(name), source))
@@ -160,15 +173,33 @@ def check_data(x: np.ndarray, y: np.ndarray, num_classes: int, *, name: str = "x
         raise ValueError(
             f"{name} must be finite. Received: {np.sum(~np.isfinite(x))} NaN or infinite values"
         )
+    check_labels(y, f"The labels of {name}")
+    if y.min() < 0 or y.max() >= num_classes:
+        hint = ": subtract 1" if y.min() == 1 and y.max() == num_classes else ""
+        raise ValueError(
+            f"The labels of {name} must be 0 to {num_classes - 1}{hint}. "
+            f"Received: labels from {y.min()} to {y.max()}"
+        )
+
+
+def check_labels(y: np.ndarray, name: str) -> None:
+    """Raises a ValueError, which says what to do, if labels are not class numbers.
+
+    Args:
+        y: Labels; shape (examples,) is what they must have.
+        name: What to call them in the message.
+    """
+    hint = ""
+    if y.ndim == 2 and y.shape[1] > 1:
+        hint = ": of one-hot labels take y.argmax(axis=-1)"
+    elif y.ndim == 1 and y.dtype.kind == "f" and np.array_equal(y, np.round(y)):
+        hint = ': use y.astype("int32")'
+    elif y.ndim == 1 and y.dtype.kind in "USO":
+        hint = ": of names take np.unique(y, return_inverse=True)[1]"
     if y.ndim != 1 or y.dtype.kind not in "biu":
         raise ValueError(
-            f"The labels of {name} must be whole class numbers, shape (examples,). "
+            f"{name} must be whole class numbers, shape (examples,){hint}. "
             f"Received: dtype={y.dtype}, shape={y.shape}"
-        )
-    if y.min() < 0 or y.max() >= num_classes:
-        raise ValueError(
-            f"The labels of {name} must be 0 to {num_classes - 1}. "
-            f"Received: labels from {y.min()} to {y.max()}"
         )
 
 
@@ -225,11 +256,7 @@ def _prepare(name: str, arrays: dict[str, np.ndarray], validation: int | None) -
         raise ValueError(f"{name} must hold x_val and y_val together. Received: one of them")
     labels = {key: _labels(arrays[key]) for key in arrays if key.startswith("y_")}
     for key, values in labels.items():
-        if values.dtype.kind not in "biu":
-            raise ValueError(
-                f"The labels {key} of {name} must be whole class numbers. "
-                f"Received: dtype={values.dtype}"
-            )
+        check_labels(values, f"The labels {key} of {name}")
     names = arrays.get("classes")
     num_classes = len(names) if names is not None else int(labels["y_train"].max(initial=0)) + 1
     for part in ("train", "val", "test"):

@@ -1,5 +1,6 @@
 """plot_network: a picture of a network with what each node takes before and after pruning."""
 
+import io
 import os
 import tempfile
 from pathlib import Path
@@ -10,8 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from .counting import sparse_layers
-from .footprint import Footprint, Graph, MemoryModel, NodeFootprint, Operator, measure, read
+from .footprint import Graph, MemoryModel, measure, read
 from .layout import Layout, layered
+from .network_facts import Change, NetworkFacts, NodeFacts, Shape, facts_of
 from .stripping import strip
 
 _WIDTH, _HEIGHT = 3.1, 0.62  # inches of a node
@@ -23,6 +25,15 @@ _COLOURS = {
     "Add": "#eeeeee",
     "Concatenate": "#eeeeee",
 }
+
+
+class Picture(Figure):
+    """A figure that notebooks show by themselves, also where pyplot was never imported."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
 
 
 class Box(NamedTuple):
@@ -75,28 +86,27 @@ def plot_network(
         before, model = before or model, strip(model)
     footprint = measure(model, before=before, working_memory=working_memory, bits=bits)
     graph = model if isinstance(model, Graph) else read(model)
-    figure = _draw(drawing_of(graph, footprint))
+    return draw(facts_of(graph, footprint), path)
+
+
+def draw(facts: NetworkFacts, path: str | Path | None = None) -> Figure:
+    """Draws what is known of a network; writes it to `path` unless that is None."""
+    figure = _draw(drawing_of(facts))
     if path is not None:
-        _save(figure, Path(path))
+        save(figure, path)
     return figure
 
 
-def drawing_of(graph: Graph, footprint: Footprint) -> Drawing:
+def drawing_of(facts: NetworkFacts) -> Drawing:
     """The texts and places of a network's picture."""
-    before = {node.name: node for node in (footprint.before or footprint).nodes}
-    boxes = {
-        name: Box(name, "image", " × ".join(map(str, graph.shapes[name]))) for name in graph.inputs
-    }
-    for operator, node in zip(graph.operators, footprint.nodes, strict=True):
-        boxes[node.name] = _box(operator, node, before.get(node.name, node))
-    edges = [(tensor, op.name) for op in graph.operators for tensor in dict.fromkeys(op.inputs)]
-    kinds = {operator.name: operator.kind for operator in graph.operators}
-    first, last = footprint.before or footprint, footprint
+    boxes = {name: Box(name, "image", _times(shape)) for name, shape in facts.images.items()}
+    boxes.update((node.name, _box(node)) for node in facts.nodes)
+    edges = [(tensor, node.name) for node in facts.nodes for tensor in node.inputs]
+    kinds = {node.name: node.kind for node in facts.nodes}
     caption = (
-        f"MS {_arrow(first.model_size, last.model_size)} B"
-        f" ({last.sparse_bytes:,} B with indices)      "
-        f"WM {_arrow(first.working_memory, last.working_memory)} B"
-        f" ({last.working_memory_with_image:,} B with the image, {last.memory_model})"
+        f"MS {_arrow(facts.model_size)} B ({facts.sparse_bytes:,} B with indices)      "
+        f"WM {_arrow(facts.working_memory)} B"
+        f" ({facts.working_memory_with_image:,} B with the image, {facts.memory_model})"
     )
     return Drawing(
         boxes,
@@ -106,19 +116,23 @@ def drawing_of(graph: Graph, footprint: Footprint) -> Drawing:
     )
 
 
-def _box(operator: Operator, node: NodeFootprint, before: NodeFootprint) -> Box:
-    kernels = [w for w in operator.weights if not w.is_bias and len(w.shape) > 2]
-    size = " " + "×".join(map(str, kernels[0].shape[:-2])) if kernels else ""
-    shape = " × ".join(map(str, node.shape))
-    if before.shape != node.shape:
-        shape = f"{' × '.join(map(str, before.shape))} → {shape}"
-    cost = f"WM {_arrow(before.working_memory, node.working_memory)}"
-    if before.parameters:
-        cost = f"MS {_arrow(before.model_size, node.model_size)}    {cost}"
+def _box(node: NodeFacts) -> Box:
+    size = " " + "×".join(map(str, node.kernel)) if node.kernel else ""
+    shape = _times(node.shape)
+    if node.shape_before != node.shape:
+        shape = f"{_times(node.shape_before)} → {shape}"
+    cost = f"WM {_arrow(node.working_memory)}"
+    if node.parameters.before:
+        cost = f"MS {_arrow(node.model_size)}    {cost}"
     return Box(node.name, f"{node.kind}{size}    {shape}", cost)
 
 
-def _arrow(before: int, after: int) -> str:
+def _times(shape: Shape) -> str:
+    return " × ".join(map(str, shape))
+
+
+def _arrow(change: Change) -> str:
+    before, after = change
     return f"{before:,} → {after:,}" if before != after else f"{after:,}"
 
 
@@ -131,7 +145,7 @@ def _draw(drawing: Drawing) -> Figure:
     width = max(xs) - min(xs) + _WIDTH + 0.4
     width = max(width, 0.075 * len(drawing.caption))
     height = rows * _ROW + 0.5
-    figure = Figure(figsize=(width, height), dpi=120)
+    figure = Picture(figsize=(width, height), dpi=120)
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     axes.set_axis_off()
     centre = (max(xs) + min(xs)) / 2
@@ -181,8 +195,9 @@ def _draw(drawing: Drawing) -> Figure:
     return figure
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: str | Path) -> None:
     """Writes to a temporary file first, so that a picture is whole or absent."""
+    path = Path(path)
     handle, name = tempfile.mkstemp(suffix=path.suffix or ".png", dir=path.parent)
     os.close(handle)
     try:

@@ -1,8 +1,11 @@
 """Compiling the arithmetic of large tensors with XLA inside an ordinary graph."""
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import tensorflow as tf
+
+Result = TypeVar("Result")
 
 _LARGE = 2**13
 """Elements from which one fused pass over memory saves more than starting it costs (0.1 ms)."""
@@ -10,7 +13,7 @@ _LARGE = 2**13
 _TYPICAL_BATCH = 64
 
 
-def fused(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+def fused(function: Callable[..., Result]) -> Callable[..., Result]:
     """Decorates an elementwise function of tensors so that XLA compiles it for large ones.
 
     Inside a function that is compiled as a whole this changes nothing: all of it is fused anyway.
@@ -20,7 +23,7 @@ def fused(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
     """
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
-    def call(*tensors: tf.Tensor) -> tf.Tensor:
+    def call(*tensors: tf.Tensor) -> Result:
         return compiled(*tensors) if _is_large(tensors[0]) else function(*tensors)
 
     call.__doc__ = function.__doc__

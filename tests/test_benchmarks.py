@@ -4,11 +4,16 @@ import json
 
 import keras
 import numpy as np
+import pytest
 
 from benchmarks import lenet
+from benchmarks.lenet import shifted
 from benchmarks.magnitude import MagnitudePruning
-from benchmarks.record import environment, write_json
+from benchmarks.narrowing import narrowed
+from benchmarks.record import environment
 from keras_sparse import KLAnnealing, datasets, sparsity
+from keras_sparse.files import write_json
+from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from tests.layers.cases import loss
 
 
@@ -64,3 +69,48 @@ def test_results_are_written_whole_with_the_environment(tmp_path):
     assert content["a"] == 1
     assert content["environment"]["versions"]["keras"] == keras.__version__
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["result.json"]
+
+
+@pytest.mark.parametrize("method", ["spvd", "bc"])
+def test_dropping_dead_units_leaves_the_predictions(method):
+    layers = {"spvd": (SpVDConv2D, SpVDDense), "bc": (BCConv2D, BCDense)}[method]
+    rng = np.random.default_rng(0)
+    model = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers[0](6, 3, activation="relu", name="conv1"),
+            keras.layers.MaxPooling2D(2),
+            layers[0](5, 2, activation="relu", name="conv2"),
+            keras.layers.Flatten(),
+            layers[1](7, activation="relu", name="fc"),
+            layers[1](3, name="logits"),
+        ]
+    )
+    for layer in model.layers:
+        for variable in layer.weights:
+            if variable.name.endswith("log_variance") and variable.name != "bias_log_variance":
+                noise = np.array(variable)
+                # Whole outputs of convolutions and inputs of dense layers are noise.
+                axis = 0 if "Dense" in type(layer).__name__ and noise.ndim < 4 else -1
+                noise = np.moveaxis(noise, axis, 0)
+                noise[:2] = 9.0
+                variable.assign(np.moveaxis(noise, 0, axis))
+    small = narrowed(model)
+    widths = [layer.kernel.shape[-1] for layer in small.layers if hasattr(layer, "kernel")]
+    assert widths[0] < 6
+    assert widths[1] < 5
+    assert widths[2] < 7
+    assert widths[3] == 3
+    x = rng.normal(size=(16, 8, 8, 1)).astype("float32")
+    np.testing.assert_allclose(
+        small.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-5, atol=1e-5
+    )
+
+
+def test_images_are_shifted_by_whole_pixels():
+    x = np.zeros((50, 5, 5, 1), "float32")
+    x[:, 2, 2] = 1.0
+    moved = shifted(x, 1, np.random.default_rng(0))
+    places = {tuple(np.argwhere(image[..., 0])[0]) for image in moved}
+    assert places == {(i, j) for i in (1, 2, 3) for j in (1, 2, 3)}
+    assert shifted(x, 0, np.random.default_rng(0)) is x

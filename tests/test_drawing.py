@@ -1,4 +1,5 @@
 import itertools
+import json
 
 import keras
 import numpy as np
@@ -9,6 +10,7 @@ from keras_sparse import measure, plot_network, sparsify
 from keras_sparse.drawing import drawing_of
 from keras_sparse.footprint import read
 from keras_sparse.layout import layered
+from keras_sparse.network_facts import facts_of, from_json, to_json
 
 L = keras.layers
 
@@ -30,7 +32,7 @@ def model():
 
 
 def test_boxes_say_operation_shape_and_bytes_before_and_after(model):
-    drawing = drawing_of(read(model), measure(model))
+    drawing = drawing_of(facts_of(read(model), measure(model)))
     assert drawing.boxes["image"] == ("image", "image", "8 × 8 × 1")
     assert drawing.boxes["b"] == ("b", "Conv2D 3×3    8 × 8 × 4", "MS 148 → 76    WM 404 → 332")
     assert drawing.boxes["c"].cost == "WM 512"
@@ -94,3 +96,19 @@ def test_long_names_and_texts_fit_in_their_boxes():
         assert sum(inside) == len(texts) - 1  # all but the caption
         width = figure.get_window_extent().width
         assert all(t.x0 >= 0 and t.x1 <= width for t in texts)
+
+
+def test_facts_survive_json_and_strange_ones_are_refused(model):
+    facts = facts_of(read(model), measure(model))
+    content = json.loads(json.dumps(to_json(facts)))
+    assert from_json(content) == facts
+    assert facts.nodes[1].parameters == (148, 76)
+    for change in (
+        {"nodes": 3},
+        {"images": {}},
+        {"nodes": [content["nodes"][0]] * 2},
+        {"model_size": [1, "big"]},
+        {"sparse_bytes": float("inf")},
+    ):
+        with pytest.raises(ValueError, match="network"):
+            from_json({**content, **change})

@@ -32,6 +32,20 @@ class Budget(NamedTuple):
                 )
         return Budget(to_bytes("ram", self.ram), to_bytes("flash", self.flash), accuracy)
 
+    def check_reachable(self, ram: int, flash: int) -> None:
+        """Raises if the budget is below what any network takes.
+
+        Args:
+            ram: Bytes of working memory that every network needs.
+            flash: Bytes of model size that every network needs.
+        """
+        for name, most, least in (("ram", self.ram, ram), ("flash", self.flash, flash)):
+            if most is not None and int(most) < least:
+                raise ValueError(
+                    f"budget.{name} must be at least {least} bytes, the least that a network of "
+                    f"this space can take. Received: {name}={most}"
+                )
+
 
 def to_bytes(name: str, size: int | str | None) -> int | None:
     """A number of bytes from an int or a text such as "2KB"; None stays None.

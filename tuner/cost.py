@@ -1,7 +1,7 @@
 """How long a network will train: seconds estimated from its operations, fitted to this machine."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
@@ -37,6 +37,14 @@ class CostModel(NamedTuple):
     """Seconds for one unit of each of `FEATURES`; from `fit`."""
 
     coefficients: tuple[float, ...]
+
+    @classmethod
+    def common(cls) -> "CostModel":
+        """Rough numbers, the same everywhere, so that a search proposes the same on every machine.
+
+        `calibrate` fits them to this one.
+        """
+        return cls((2.5e-3, 5e-4, 2e-8, 1.5e-10, 1.5e-9, 3e-10, 6e-9))
 
     def step_seconds(self, graph: Graph, batch_size: int) -> float:
         """Seconds of one training step."""
@@ -79,12 +87,13 @@ def observe(
     batch_size: int = 128,
     steps: tuple[int, int] = (5, 45),
     rounds: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Observation:
     """Times training steps of a configuration on random images.
 
     Two lengths of an epoch are timed and their difference counts, so that neither tracing nor the
     start of an epoch is in it; of each the fastest of the rounds, because whatever else the machine
-    does only adds.
+    does only adds. On a busy machine `time.process_time` is the better clock, with one thread.
     """
     network = model.network(configuration)
     model.compile(network)
@@ -99,9 +108,9 @@ def observe(
     def fastest(count: int) -> float:
         seconds = []
         for _ in range(rounds):
-            start = time.perf_counter()
+            start = clock()
             network.fit(x[: count * batch_size], y[: count * batch_size], batch_size, verbose=0)
-            seconds.append(time.perf_counter() - start)
+            seconds.append(clock() - start)
         return min(seconds)
 
     few, many = steps

@@ -20,15 +20,22 @@ from .parameters import Configuration, Parameter, Space, Value
 _MOST_STEPS = 3
 """Morphs that one proposal applies to its reference, at most."""
 
+_MOST_CACHED = 20_000
+"""Configurations whose vectors are kept: those that were tried are needed every time."""
+
 
 class Domain(Protocol):
     """A space as the search sees it.
 
     Attributes:
         column_groups: For each column of `vectors` the number of its group; see `Surrogate`.
+        refinements: How often a proposal looks again around its best candidates.
+        has_pruning: Whether there are parameters for a stage that changes pruning only.
     """
 
     column_groups: np.ndarray
+    refinements: int
+    has_pruning: bool
 
     def sample(self, rng: np.random.Generator) -> Configuration:
         """A random configuration."""
@@ -61,10 +68,13 @@ class SpaceDomain:
         pruning: Names of the parameters that stage 2 may change.
     """
 
+    refinements = 2
+
     def __init__(self, space: Space, objectives: int, pruning: Sequence[str] = ()) -> None:
         self.space = space
         self.objectives = objectives
         self.pruning = frozenset(pruning)
+        self.has_pruning = any(parameter.name in self.pruning for parameter in space)
         self.embedding = Embedding(space)
         self.column_groups = self.embedding.column_groups
 
@@ -126,18 +136,22 @@ class CNNDomain:
         working_memory: Model of working memory, as in `measure`.
     """
 
+    # A network close to its reference inherits more than a chain of many morphs would.
+    refinements = 0
     _FEATURES = ("nonzeros", "working_memory", "macs")
 
     def __init__(
         self, model: SparseCNN, sizes: Sequence[str], working_memory: str = "inputs+weights"
     ) -> None:
         self.model = model
+        self.has_pruning = model.pruning is not None
         self.sizes = tuple(sizes)
         self.working_memory = working_memory
         # The sizes before pruning say more about the error than any single parameter.
         self.embedding = Embedding(model.space, extra_groups=self._FEATURES)
         self.column_groups = self.embedding.column_groups
-        self._cache: dict[tuple[tuple[str, Value], ...], dict[str, float]] = {}
+        self._sizes: dict[tuple[tuple[str, Value], ...], dict[str, float]] = {}
+        self._rows: dict[tuple[tuple[str, Value], ...], np.ndarray] = {}
 
     def sample(self, rng: np.random.Generator) -> Configuration:
         """A random network."""
@@ -154,10 +168,19 @@ class CNNDomain:
 
     def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
         """Embedded configurations, followed by the logarithms of the sizes before pruning."""
-        sizes = [self._logarithms(configuration) for configuration in configurations]
-        # About as wide as the other columns: a factor of e⁴ is a distance of 1.
-        extra = [[row[name] / 4.0 for name in self._FEATURES] for row in sizes]
-        return np.hstack([self.embedding(configurations), np.array(extra)])
+        keys = [_key(configuration) for configuration in configurations]
+        new = {k: c for k, c in zip(keys, configurations, strict=True) if k not in self._rows}
+        if new:
+            sizes = [self._logarithms(configuration) for configuration in new.values()]
+            # About as wide as the other columns: a factor of e⁴ is a distance of 1.
+            extra = [[row[name] / 4.0 for name in self._FEATURES] for row in sizes]
+            rows = np.hstack([self.embedding(list(new.values())), np.array(extra)])
+            self._rows.update(zip(new, rows, strict=True))
+        result = np.stack([self._rows[key] for key in keys])
+        if len(self._rows) > _MOST_CACHED:
+            self._rows.clear()
+            self._sizes.clear()
+        return result
 
     def known(self, configuration: Configuration) -> np.ndarray:
         """Logarithm of the size before pruning for objectives that are sizes."""
@@ -165,10 +188,14 @@ class CNNDomain:
         return np.array([logarithms.get(name, 0.0) for name in self.sizes])
 
     def _logarithms(self, configuration: Configuration) -> dict[str, float]:
-        key = tuple(sorted(configuration.items()))
-        if key not in self._cache:
+        key = _key(configuration)
+        if key not in self._sizes:
             footprint = measure(self.model.graph(configuration), working_memory=self.working_memory)
-            self._cache[key] = {
+            self._sizes[key] = {
                 name: math.log(max(getattr(footprint, name), 1)) for name in self._FEATURES
             }
-        return self._cache[key]
+        return self._sizes[key]
+
+
+def _key(configuration: Configuration) -> tuple[tuple[str, Value], ...]:
+    return tuple(sorted(configuration.items()))

@@ -84,6 +84,23 @@ class SparseCNN(keras_tuner.HyperModel):
         """The network before pruning, for `measure`; no Keras model is built."""
         return graph_of(configuration, self.input_shape, self.num_classes)
 
+    def least_bytes(self, *, with_image: bool = False) -> tuple[int, int]:
+        """(working memory, model size) below which no network of the space can be, at 8 bits.
+
+        Everything can be pruned but the image that the first layer reads, one weight of each of
+        two layers, and the biases of the classes.
+
+        Args:
+            with_image: Whether the raw image counts, not only what is left after down-sampling.
+        """
+        height, width, channels = self.input_shape
+        rate = 1
+        if not with_image and True in self.space["downsample-input"].values:
+            rate = int(self.space["input-downsampling-rate"].high)
+        reduces_depth = not with_image and "downsample-input-in-depth" in self.space.parameters
+        depth = 1 if reduces_depth else channels
+        return max(height // rate, 1) * max(width // rate, 1) * depth, self.num_classes + 2
+
     def network(self, configuration: Configuration, *, seed: int | None = None) -> keras.Model:
         """The Keras model, not compiled."""
         self.space.check(configuration)

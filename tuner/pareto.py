@@ -19,12 +19,16 @@ def non_dominated(points: np.ndarray) -> np.ndarray:
         A mask, shape (results,).
     """
     points = np.asarray(points, float)
-    is_valid = ~np.isnan(points).any(axis=1) if len(points) else np.zeros(0, bool)
-    mask = is_valid.copy()
-    for i in np.flatnonzero(is_valid):
-        no_worse = (points[is_valid] <= points[i]).all(axis=1)
-        better = (points[is_valid] < points[i]).any(axis=1)
-        mask[i] = not (no_worse & better).any()
+    mask = np.zeros(len(points), bool)
+    left = np.flatnonzero(~np.isnan(points).any(axis=1)) if len(points) else np.zeros(0, int)
+    # A point of the least sum is dominated by none; what it dominates leaves with it.
+    left = left[np.argsort(points[left].sum(axis=1), kind="stable")] if len(left) else left
+    while len(left):
+        first, rest = left[0], left[1:]
+        mask[first] = True
+        is_equal = (points[rest] == points[first]).all(axis=1)
+        mask[rest[is_equal]] = True
+        left = rest[(points[rest] < points[first]).any(axis=1) & ~is_equal]
     return mask
 
 

@@ -40,5 +40,9 @@ def kind_of(layer: Any) -> str:
 
 
 def variables_of(layer: Any) -> dict[str, Any]:
-    """The variables that training changes, by name."""
-    return {v.name: v for v in layer.weights if v.name not in _CONFIGURED}
+    """The variables that training changes, by name; those of nested layers by their path."""
+    variables = [v for v in layer.weights if v.name not in _CONFIGURED]
+    names = [v.name for v in variables]
+    if len(set(names)) < len(names):
+        names = [v.path.split("/", 1)[-1] for v in variables]
+    return dict(zip(names, variables, strict=True))

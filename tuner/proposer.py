@@ -4,7 +4,7 @@ Pure of KerasTuner, files and training, so that the same code runs in the search
 with a known front.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,16 @@ from .surrogate import Surrogate
 _CANDIDATES = 500
 _AROUND_BEST = 0.5
 """Share of the references that are drawn among the best under the drawn scalarization."""
+
+
+_REFINED, _NEIGHBOURS = 10, 20
+"""Candidates around which a refinement looks, and how many neighbours of each."""
+
+_MOST_DRAWS = 2000
+
+
+class ExhaustedError(RuntimeError):
+    """There is nothing left to propose."""
 
 
 class Stage(NamedTuple):
@@ -36,9 +46,9 @@ class Stage(NamedTuple):
     pareto_only: bool = False
 
 
-def default_stages(max_trials: int) -> tuple[Stage, ...]:
+def default_stages(max_trials: int, *, has_pruning: bool = True) -> tuple[Stage, ...]:
     """Half of the trials anywhere, a fifth on pruning, the rest from the Pareto set."""
-    second = max_trials // 5
+    second = max_trials // 5 if has_pruning else 0
     first = max(1, max_trials // 2)
     return (
         Stage(first, 0.8),
@@ -78,7 +88,14 @@ class Proposer:
         limits: For each objective the value up to which a result is of interest (a budget), on the
             scale of the results; NaN for none. None for none at all.
         initial: Number of random configurations at the start.
-        seed: Of all that is random here.
+        seed: Of all that is random here: what is proposed depends on it, on the number of the
+            proposal and on the results.
+        accept: Configurations for which it returns False are not proposed (they would take too long
+            to train).
+
+    Attributes:
+        considered: Configurations that `accept` was asked about, since the start.
+        rejected: How many of them it refused.
     """
 
     def __init__(
@@ -90,6 +107,7 @@ class Proposer:
         limits: np.ndarray | None = None,
         initial: int = 10,
         seed: int = 0,
+        accept: Callable[[Configuration], bool] | None = None,
     ) -> None:
         if not stages:
             raise ValueError("stages must have at least one stage. Received: none")
@@ -98,21 +116,26 @@ class Proposer:
         self.stages = tuple(stages)
         self.limits = np.full(objectives, np.nan) if limits is None else np.asarray(limits, float)
         self.initial = initial
+        self.seed = seed
+        self.accept = accept
+        self.considered = self.rejected = 0
         self.rng = np.random.default_rng(seed)
         self.surrogates = [Surrogate(domain.column_groups) for _ in range(objectives)]
 
     def get_state(self) -> dict[str, Any]:
         """What a resumed search needs to propose the same; JSON types."""
         return {
-            "rng": self.rng.bit_generator.state,
+            "considered": self.considered,
+            "rejected": self.rejected,
             "surrogates": [surrogate.get_state() for surrogate in self.surrogates],
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from `get_state`."""
-        self.rng.bit_generator.state = state["rng"]
+        self.considered, self.rejected = int(state["considered"]), int(state["rejected"])
         for surrogate, saved in zip(self.surrogates, state["surrogates"], strict=True):
-            surrogate.set_state(saved)
+            if len(saved["theta"]) == len(surrogate.theta):  # else the space has grown since
+                surrogate.set_state(saved)
 
     def propose(self, results: Sequence[Result], pending: Sequence[Configuration] = ()) -> Proposal:
         """The next configuration to try.
@@ -122,6 +145,7 @@ class Proposer:
             pending: Configurations that are being tried elsewhere.
         """
         number = len(results) + len(pending)
+        self.rng = np.random.default_rng((self.seed, number))
         stage, stage_number = self._stage(number)
         tried = {_key(c) for c in (*(r.configuration for r in results), *pending)}
         good = [i for i, result in enumerate(results) if result.objectives is not None]
@@ -138,11 +162,22 @@ class Proposer:
         return self.stages[-1], len(self.stages)
 
     def _random(self, tried: set[Any]) -> Configuration:
-        for _ in range(1000):
+        for _ in range(_MOST_DRAWS):
             configuration = self.domain.sample(self.rng)
-            if _key(configuration) not in tried:
+            if _key(configuration) not in tried and self._is_accepted(configuration):
                 return configuration
-        return configuration  # a space this small has been tried in full
+        raise ExhaustedError(
+            f"None of {_MOST_DRAWS} random configurations is new and affordable: the space has "
+            "been tried in full, or max_trial_seconds is too low."
+        )
+
+    def _is_accepted(self, configuration: Configuration) -> bool:
+        if self.accept is None:
+            return True
+        self.considered += 1
+        is_accepted = self.accept(configuration)
+        self.rejected += not is_accepted
+        return is_accepted
 
     def _best_morph(
         self,
@@ -162,14 +197,51 @@ class Proposer:
         if not candidates:
             return Proposal(self._random(tried), None, stage_number)
         self._fit(configurations, values, pending)
+        drawn = self._drawn(candidates)
+        for is_last in [False] * self.domain.refinements + [True]:
+            # What is drawn says how far the front may reach beyond what is known: without it the
+            # search would stay between the ends that it has found.
+            scale = scale_of(np.vstack([values, drawn]), self.limits)
+            order = np.argsort(scalarize(scale.normalised(drawn), weights), kind="stable")
+            if is_last:
+                break
+            top = order[:_REFINED]
+            best = [(candidates[i], references[i]) for i in top]
+            candidates, references = self._around(best, tried, stage)
+            drawn = self._drawn(candidates, drawn[top])
+        return Proposal(candidates[order[0]], good[references[order[0]]], stage_number)
+
+    def _drawn(
+        self, candidates: list[Configuration], given: np.ndarray | None = None
+    ) -> np.ndarray:
+        """One function of each objective at the candidates, shape (candidates, objectives).
+
+        Args:
+            candidates: Where.
+            given: What was drawn for the first of them, shape (…, objectives).
+        """
         vectors = self.domain.vectors(candidates)
         known = np.array([self.domain.known(candidate) for candidate in candidates])
-        drawn = np.stack([s.sample(vectors, self.rng) for s in self.surrogates], axis=1) + known
-        # What is drawn says how far the front may reach beyond what is known: without it the search
-        # would stay between the ends that it has found.
-        scale = scale_of(np.vstack([values, drawn]), self.limits)
-        best = int(np.argmin(scalarize(scale.normalised(drawn), weights)))
-        return Proposal(candidates[best], good[references[best]], stage_number)
+        columns = []
+        for k, surrogate in enumerate(self.surrogates):
+            fixed = None if given is None else given[:, k] - known[: len(given), k]
+            columns.append(surrogate.sample(vectors, self.rng, fixed))
+        return np.stack(columns, axis=1) + known
+
+    def _around(
+        self, best: list[tuple[Configuration, int]], tried: set[Any], stage: Stage
+    ) -> tuple[list[Configuration], list[int]]:
+        """The best candidates and neighbours of them, with their references."""
+        found = list(best)
+        seen = tried | {_key(configuration) for configuration, _ in best}
+        for configuration, reference in best:
+            for _ in range(_NEIGHBOURS):
+                morph = self.domain.neighbour(configuration, self.rng, stage.pruning_only)
+                if morph is not None and _key(morph) not in seen:
+                    seen.add(_key(morph))
+                    if self._is_accepted(morph):
+                        found.append((morph, reference))
+        return [c for c, _ in found], [r for _, r in found]
 
     def _candidates(
         self,
@@ -190,8 +262,10 @@ class Proposer:
             pool = best if self.rng.random() < _AROUND_BEST else allowed
             reference = int(pool[int(self.rng.integers(len(pool)))])
             morph = self.domain.neighbour(configurations[reference], self.rng, stage.pruning_only)
-            if morph is not None and _key(morph) not in seen:
-                seen.add(_key(morph))
+            if morph is None or _key(morph) in seen:
+                continue
+            seen.add(_key(morph))
+            if self._is_accepted(morph):
                 candidates.append(morph)
                 references.append(reference)
             if len(candidates) == _CANDIDATES:
@@ -213,7 +287,7 @@ class Proposer:
             if pending:
                 more = self.domain.vectors(list(pending))
                 expected = surrogate.predict(more)[0]
-                surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected))
+                surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected), tune=False)
 
 
 def _key(configuration: Configuration) -> tuple[Any, ...]:

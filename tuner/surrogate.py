@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 from skopt.learning import GaussianProcessRegressor
 from skopt.learning.gaussian_process.kernels import ConstantKernel, Matern
 
-_SUBSET = 150
+_SUBSET = 120
 """Results that the search for hyperparameters looks at."""
 
 _ROOT5 = np.sqrt(5.0)
@@ -50,17 +50,18 @@ class Surrogate:
         self.theta = np.array(state["theta"], float)
         self.fitted_at = int(state["fitted_at"])
 
-    def fit(self, x: np.ndarray, y: np.ndarray) -> None:
+    def fit(self, x: np.ndarray, y: np.ndarray, *, tune: bool = True) -> None:
         """Learns from results.
 
         Args:
             x: Embedded configurations, shape (results, columns).
             y: The objective, shape (results,), finite.
+            tune: Whether the hyperparameters may be found anew.
         """
         x, y = np.asarray(x, float), np.asarray(y, float)
         self._mean, self._deviation = float(y.mean()), max(float(y.std()), 1e-9)
         targets = (y - self._mean) / self._deviation
-        if len(y) >= max(5, 1.1 * self.fitted_at):
+        if tune and len(y) >= max(5, 1.1 * self.fitted_at):
             chosen = _subset(targets)
             self.theta = self._most_likely(x[chosen], targets[chosen])
             self.fitted_at = len(y)
@@ -74,10 +75,45 @@ class Surrogate:
         mean, deviation = self._process.predict(self._scaled(x), return_std=True)
         return mean * self._deviation + self._mean, deviation * self._deviation
 
-    def sample(self, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One function drawn from the posterior, at embedded configurations; shape (rows,)."""
+    def sample(
+        self, x: np.ndarray, rng: np.random.Generator, given: np.ndarray | None = None
+    ) -> np.ndarray:
+        """One function drawn from the posterior, at embedded configurations; shape (rows,).
+
+        Args:
+            x: Embedded configurations, shape (rows, columns).
+            rng: Source of randomness.
+            given: Values of the function at the first rows, from an earlier draw: the same function
+                is then drawn further.
+        """
         mean, covariance = self._process.predict(self._scaled(x), return_cov=True)
+        if given is not None:
+            fixed = (given - self._mean) / self._deviation
+            return np.concatenate([given, self._conditioned(mean, covariance, fixed, rng)])
+        return self._drawn(mean, covariance, rng)
+
+    def _conditioned(
+        self,
+        mean: np.ndarray,
+        covariance: np.ndarray,
+        fixed: np.ndarray,
+        rng: np.random.Generator,
+    ) -> np.ndarray:
+        count = len(fixed)
+        block = covariance[:count, :count]
+        block = block + 1e-6 * max(float(np.trace(block)) / count, 1e-8) * np.eye(count)
+        gain = np.linalg.solve(block, covariance[:count, count:]).T
+        mean = mean[count:] + gain @ (fixed - mean[:count])
+        return self._drawn(
+            mean, covariance[count:, count:] - gain @ covariance[:count, count:], rng
+        )
+
+    def _drawn(
+        self, mean: np.ndarray, covariance: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         size = len(mean)
+        if not size:
+            return mean
         jitter = 1e-8 * max(float(np.trace(covariance)) / size, 1e-8)
         while True:
             try:
@@ -111,7 +147,7 @@ class Surrogate:
             jac=True,
             method="L-BFGS-B",
             bounds=bounds,
-            options={"maxiter": 40},
+            options={"maxiter": 25},
         )
         return np.asarray(result.x)
 

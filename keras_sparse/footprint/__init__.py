@@ -2,6 +2,9 @@
 
 from .graph import Graph, Operator, Weights
 from .measuring import Footprint, NodeFootprint, measure
+from .model_sizes import SizeModel
+from .model_sizes import names as size_models
+from .model_sizes import register as register_size_model
 from .reading import read
 from .working_memory import MemoryModel
 from .working_memory import names as memory_models
@@ -13,9 +16,12 @@ __all__ = [
     "MemoryModel",
     "NodeFootprint",
     "Operator",
+    "SizeModel",
     "Weights",
     "measure",
     "memory_models",
     "read",
     "register_memory_model",
+    "register_size_model",
+    "size_models",
 ]

@@ -239,7 +239,7 @@ class _Reader:
     def _normalize(self, step: _Step) -> None:
         layer = step.layer
         producer = self.names[step.inputs[0]]
-        scale, shift = _affine(layer)
+        scale, shift = affine_of(layer)
         if self._folds_into(step, producer):
             operator = self.operators[producer]
             self.operators[producer] = operator._replace(
@@ -290,7 +290,7 @@ def _counted(name: str, variable: Any, is_bias: bool = False) -> Weights:
     return Weights(name, values.shape, int(np.count_nonzero(values)), values, is_bias)
 
 
-def _affine(layer: Any) -> tuple[np.ndarray, np.ndarray]:
+def affine_of(layer: Any) -> tuple[np.ndarray, np.ndarray]:
     """(scale, shift) such that the layer computes x·scale + shift."""
     if isinstance(layer, L.Normalization):
         mean, deviation = np.asarray(layer.mean), np.sqrt(np.asarray(layer.variance))

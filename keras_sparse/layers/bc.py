@@ -7,7 +7,7 @@ noise and is zero in prediction. The scale of an output map multiplies its bias 
 the output of a pruned map is exactly activation(0).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import keras
@@ -30,6 +30,27 @@ from .stages import (
 @fused
 def _weight_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(standard_normal_kl(mean, log_variance))
+
+
+@fused
+def _times(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    return x * z
+
+
+@fused
+def _times_gradients(
+    upstream: tf.Tensor, x: tf.Tensor, z: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    positions = [axis for axis in range(1, x.shape.rank) if z.shape[axis] == 1]
+    return upstream * z, tf.reduce_sum(upstream * x, positions, keepdims=True)
+
+
+@tf.custom_gradient
+def _scaled(
+    x: tf.Tensor, z: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """`x` times `z`, which broadcasts over positions; few passes over memory."""
+    return _times(x, z), lambda upstream: _times_gradients(upstream, x, z)
 
 
 def _joined(tensors: Iterable[tf.Tensor]) -> tf.Tensor:
@@ -181,7 +202,7 @@ class BCMixin(SparseLayer):
         deviation = root_alpha * tf.sqrt(tf.square(mean) + EPSILON)
         like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
         z = mean + deviation * normal_like(like, self.seed_generator.next())
-        return x * tf.cast(self._over_positions(z, x), x.dtype)
+        return _scaled(x, tf.cast(self._over_positions(z, x), x.dtype))
 
     def _sample_bias(self) -> tf.Tensor | None:
         """A sample of the bias, one for the whole batch, shape (outputs,)."""

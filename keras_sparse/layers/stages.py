@@ -47,7 +47,19 @@ class _ConvStages:
     def channel_axis(self: Any) -> int:
         return -1 if self.data_format == "channels_last" else 1
 
+    def _product(self: Any, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        """What a convolution by a single weight is, whatever the padding.
+
+        TensorFlow's own fails for some of them when the weight is computed, not a variable.
+        """
+        steps = [slice(None, None, stride) for stride in self.strides]
+        every = [slice(None)]
+        picked = x[tuple(every + steps + every if self.channel_axis == -1 else every * 2 + steps)]
+        return picked * tf.reshape(kernel, [])
+
     def _depthwise(self: Any, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        if kernel.shape.num_elements() == 1:
+            return self._product(x, kernel)
         return ops.depthwise_conv(
             x,
             kernel,
@@ -61,8 +73,12 @@ class _ConvStages:
 class Conv2DStages(_ConvStages):
     """Stages of `keras.layers.Conv2D`: kernel (height, width, inputs, filters)."""
 
+    def _convolution(self: Any, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        is_single = kernel.shape.num_elements() == 1
+        return self._product(x, kernel) if is_single else self.convolution_op(x, kernel)
+
     def stages(self: Any) -> tuple[Stage, ...]:
-        return (Stage("kernel", self.convolution_op, group_axes=(3,)),)
+        return (Stage("kernel", self._convolution, group_axes=(3,)),)
 
 
 class DepthwiseConv2DStages(_ConvStages):

@@ -127,6 +127,32 @@ def test_predicts_as_the_keras_layer_with_the_same_weights(layer_class, keras_cl
     assert sparse(x, training=True).shape == plain(x).shape
 
 
+@pytest.mark.parametrize(
+    ("layer_class", "keras_class"),
+    [twin for twin in TWINS if not issubclass(twin[1], keras.layers.Dense)],
+    ids=lambda c: c.__name__,
+)
+@pytest.mark.parametrize("padding", ["valid", "same"])
+def test_a_single_weight_trains_and_predicts_as_the_keras_layer(layer_class, keras_class, padding):
+    x = images(size=7, channels=1)
+    size = (1,) if issubclass(keras_class, keras.layers.DepthwiseConv2D) else (1, 1)
+    plain = keras_class(*size, strides=2, padding=padding)
+    sparse = layer_class(*size, strides=2, padding=padding, threshold=1e9)
+    expected = plain(x)
+    sparse.build(x.shape)
+    for theirs, ours in zip(plain.weights, (*_kernels(sparse), sparse.bias), strict=True):
+        ours.assign(theirs)
+    np.testing.assert_allclose(sparse(x), expected, atol=1e-5)
+    # In a compiled step TensorFlow's own convolution fails.
+    model = keras.Sequential([keras.Input(x.shape[1:]), sparse, keras.layers.Flatten()])
+    model.compile("sgd", "mse")
+    model.fit(x, np.zeros(expected.shape).reshape(len(x), -1), verbose=0)
+
+
+def _kernels(layer):
+    return [getattr(layer, stage.kernel_name) for stage in layer.stages()]
+
+
 def test_dense_on_sequences():
     layer = SpVDDense(3)
     assert layer(np.ones((2, 7, 4))).shape == (2, 7, 3)

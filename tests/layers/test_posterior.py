@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
-from keras_sparse.layers.bc import BCMixin
+from keras_sparse.layers.bc import BCMixin, _scaled
 from keras_sparse.layers.estimators import _join_batch, _split_batch, local, mirrored
 
 from .cases import arguments, as_tuple, each_layer, images
@@ -214,3 +214,19 @@ def test_a_frozen_layer_adds_no_kl():
     layer.kl_weight = 1.0
     layer.trainable = False
     assert layer.losses == []
+
+
+def test_gradients_of_scaling_are_those_of_automatic_differentiation():
+    rng = np.random.default_rng(0)
+    for shape in ((6, 9, 9, 32), (6, 9, 9, 1), (6, 40, 50), (70, 130)):  # large: compiled
+        x = tf.constant(rng.normal(size=shape), tf.float32)
+        z = tf.constant(rng.normal(size=(shape[0], *[1] * (len(shape) - 2), shape[-1])), tf.float32)
+        weight = tf.constant(rng.normal(size=shape), tf.float32)
+        gradients = []
+        for function in (_scaled, tf.multiply):
+            with tf.GradientTape() as tape:
+                tape.watch([x, z])
+                total = tf.reduce_sum(weight * function(x, z))
+            gradients.append(tape.gradient(total, [x, z]))
+        for ours, theirs in zip(*gradients, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

@@ -10,6 +10,9 @@ from keras_sparse.tuner.posterior import posterior_of
 from keras_sparse import datasets, measure, strip
 from keras_sparse.callbacks import KLAnnealing
 
+# One process runs them all: they share what is trained or searched first.
+pytestmark = pytest.mark.xdist_group("inherit")
+
 SHAPE, CLASSES = (8, 8, 1), 10
 BASE = {
     "downsample-input": False,

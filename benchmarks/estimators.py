@@ -45,7 +45,9 @@ def train(
         keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(3e-3, steps)),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    annealing = KLAnnealing(len(data.x_train), epochs // 6, epochs // 3)
+    # So short a training prunes few groups at the weight of 1.
+    weight = 4.0 if method == "bc" else 1.0
+    annealing = KLAnnealing(len(data.x_train), epochs // 6, epochs // 3, weight)
     model.fit(
         data.x_train,
         data.y_train,

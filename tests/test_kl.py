@@ -63,3 +63,16 @@ def test_gradient_at_the_edge_of_the_clip_is_finite_and_zero_outside(edge):
         gradient = float(tape.gradient(value, log_alpha))
         assert np.isfinite(gradient)
         assert (gradient == 0.0) == is_flat
+
+
+def test_gradient_of_the_standard_normal_kl_is_that_of_its_formula():
+    mean, log_variance = tf.Variable([0.7, -2.0, 0.0]), tf.Variable([-3.0, 0.0, 1.5])
+    with tf.GradientTape(persistent=True) as tape:
+        total = 3.0 * kl.standard_normal_kl(mean, log_variance)
+        terms = 0.5 * (tf.exp(log_variance) + mean**2 - 1.0 - log_variance)
+        expected = 3.0 * tf.reduce_sum(terms)
+    assert float(total) == pytest.approx(float(expected), rel=1e-6)
+    for variable in (mean, log_variance):
+        np.testing.assert_allclose(
+            tape.gradient(total, variable), tape.gradient(expected, variable), rtol=1e-6
+        )

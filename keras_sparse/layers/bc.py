@@ -7,7 +7,8 @@ noise and is zero in prediction. The scale of an output map multiplies its bias 
 the output of a pruned map is exactly activation(0).
 """
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -28,11 +29,6 @@ from .stages import (
 
 
 @fused
-def _weight_kl(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(standard_normal_kl(mean, log_variance))
-
-
-@fused
 def _times(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
     return x * z
 
@@ -41,8 +37,24 @@ def _times(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
 def _times_gradients(
     upstream: tf.Tensor, x: tf.Tensor, z: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    positions = [axis for axis in range(1, x.shape.rank) if z.shape[axis] == 1]
-    return upstream * z, tf.reduce_sum(upstream * x, positions, keepdims=True)
+    return upstream * z, tf.reduce_sum(upstream * x, _positions(x, z), keepdims=True)
+
+
+@fused
+def _rectified(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    return tf.maximum(x * z, 0.0)
+
+
+@fused
+def _rectified_gradients(
+    upstream: tf.Tensor, x: tf.Tensor, z: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    return _times_gradients(tf.where(x * z > 0.0, upstream, 0.0), x, z)
+
+
+def _positions(x: tf.Tensor, z: tf.Tensor) -> list[int]:
+    """The axes of `x` over which `z` broadcasts, beside that of the examples."""
+    return [axis for axis in range(1, x.shape.rank) if z.shape[axis] == 1]
 
 
 @tf.custom_gradient
@@ -53,8 +65,19 @@ def _scaled(
     return _times(x, z), lambda upstream: _times_gradients(upstream, x, z)
 
 
-def _joined(tensors: Iterable[tf.Tensor]) -> tf.Tensor:
-    return tf.concat([tf.reshape(tensor, [-1]) for tensor in tensors], axis=0)
+@tf.custom_gradient
+def _scaled_relu(
+    x: tf.Tensor, z: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """ReLU of `x` times `z`, in as few passes over memory as the product alone."""
+    return _rectified(x, z), lambda upstream: _rectified_gradients(upstream, x, z)
+
+
+def _group_deviation(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """σ_z with log α_z limited from above, as in the KL term."""
+    # Not the root of a variance: its gradient is not finite when the variance underflows.
+    most = tf.sqrt(tf.square(mean) + EPSILON) * math.exp(0.5 * LOG_ALPHA_LIMIT)
+    return tf.minimum(tf.exp(0.5 * log_variance), most)
 
 
 def _limited(group_log_alpha: tf.Tensor) -> tf.Tensor:
@@ -143,16 +166,14 @@ class BCMixin(SparseLayer):
         return log_alpha(*self._groups(stage))
 
     def kl_divergence(self) -> tf.Tensor:
-        groups, weights = [], []
+        terms = []
         for stage in self.stages():
-            groups.append(_limited(self._log_alpha(stage)))
-            weights.append(self._weights(stage))
+            terms.append(tf.reduce_sum(log_uniform_kl(_limited(self._log_alpha(stage)))))
+            terms.append(standard_normal_kl(*self._weights(stage)))
         if self.bias is not None:
-            weights.append((self._wide(self.bias), self._wide(self.bias_log_variance)))
-        means, log_variances = zip(*weights, strict=True)
-        return tf.reduce_sum(log_uniform_kl(_joined(groups))) + _weight_kl(
-            _joined(means), _joined(log_variances)
-        )
+            bias = self._wide(self.bias), self._wide(self.bias_log_variance)
+            terms.append(standard_normal_kl(*bias))
+        return tf.add_n(terms)
 
     def _pruned_scale(self, stage: Stage) -> tf.Tensor:
         """μ_z, zero where the group is pruned; shape of the kernel's group axes."""
@@ -173,43 +194,44 @@ class BCMixin(SparseLayer):
         return bias if last.groups_are_inputs else bias * tf.reshape(self._pruned_scale(last), [-1])
 
     def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
-        bias, stages = self._sample_bias(), self.stages()
-
-        def finish(output: tf.Tensor) -> tf.Tensor:
-            return self._add_per_channel(output, bias)
-
+        stages = self.stages()
         for stage in stages:
-            if stage.groups_are_inputs:
-                x = self._scale(x, stage)
-            mean, log_variance = self._weights(stage)
-            x = ESTIMATORS[self.estimator](
-                stage.linear,
-                x,
-                mean,
-                tf.exp(log_variance),
-                self.seed_generator.next(),
-                finish if stage is stages[-1] else tf.identity,
-            )
-            if not stage.groups_are_inputs:
-                x = self._scale(x, stage)
-        return self._activate(x)
+            x = self._sample_stage(x, stage, stage is stages[-1])
+        return x
 
-    def _scale(self, x: tf.Tensor, stage: Stage) -> tf.Tensor:
-        """`x` times a sample of z for each example and channel."""
+    def _sample_stage(self, x: tf.Tensor, stage: Stage, is_last: bool) -> tf.Tensor:
+        """A sample of a stage's output, scaled; of the last one after bias and activation."""
+        seed, has_bias = self.seed_generator.next(), is_last and self.bias is not None
         mean, log_variance = (tf.reshape(value, [-1]) for value in self._groups(stage))
-        # Not the root of a variance: its gradient is not finite when the variance underflows.
-        root_alpha = tf.exp(0.5 * _limited(log_alpha(mean, log_variance)))
-        deviation = root_alpha * tf.sqrt(tf.square(mean) + EPSILON)
-        like = tf.zeros(tf.stack([tf.shape(x)[0], mean.shape[0]]), mean.dtype)
-        z = mean + deviation * normal_like(like, self.seed_generator.next())
-        return _scaled(x, tf.cast(self._over_positions(z, x), x.dtype))
+        sizes = [int(mean.shape[0]), int(self.bias.shape[0]) if has_bias else 0]
+        # All noise in one go: in networks this small, operations cost more than values.
+        like = tf.zeros(tf.stack([tf.shape(x)[0], sum(sizes)]), mean.dtype)
+        of_groups, of_bias = tf.split(normal_like(like, seed), sizes, axis=1)
+        scale = tf.cast(mean + _group_deviation(mean, log_variance) * of_groups, x.dtype)
+        if stage.groups_are_inputs:
+            x = self._times(x, scale)
+        bias = None
+        if has_bias:  # one draw for the whole batch
+            deviation = tf.exp(0.5 * self._wide(self.bias_log_variance))
+            bias = self._wide(self.bias) + deviation * tf.reduce_sum(of_bias[:1], axis=0)
+        mean, log_variance = self._weights(stage)
+        output = ESTIMATORS[self.estimator](
+            stage.linear,
+            x,
+            mean,
+            tf.exp(log_variance),
+            seed + tf.constant([1, 0], seed.dtype),
+            lambda output: self._add_per_channel(output, bias),
+        )
+        if not stage.groups_are_inputs:
+            if is_last and self.activation is keras.activations.relu:
+                return _scaled_relu(output, self._over_positions(scale, output))
+            output = self._times(output, scale)
+        return self._activate(output) if is_last else output
 
-    def _sample_bias(self) -> tf.Tensor | None:
-        """A sample of the bias, one for the whole batch, shape (outputs,)."""
-        if self.bias is None:
-            return None
-        mean, log_variance = self._wide(self.bias), self._wide(self.bias_log_variance)
-        return mean + tf.exp(0.5 * log_variance) * normal_like(mean, self.seed_generator.next())
+    def _times(self, x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
+        """`x` times `scale`, shape (batch, channels)."""
+        return x * scale if x.shape.rank == 2 else _scaled(x, self._over_positions(scale, x))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

@@ -1,9 +1,9 @@
 """Knowledge distillation (Hinton et al., 2015): a small network learns a large one's answers.
 
-The large network, the teacher, says of every augmented training image how likely each class is. Its
-answers, softened by a temperature, are targets beside the labels. They cost more to compute than the
-small network's own training, so that a fixed number of augmented copies of the training set is made
-once, with the answers, and used in turn.
+The large network, the teacher, says of every augmented training image how likely each class is.
+Its answers, softened by a temperature, are targets beside the labels. They cost more to compute
+than the small network's own training, so that a fixed number of augmented copies of the training
+set is made once, with the answers, and used in turn.
 """
 
 from pathlib import Path

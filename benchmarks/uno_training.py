@@ -67,15 +67,15 @@ class Run(NamedTuple):
     copies: int = 0
 
 
-COPIES = 16
+COPIES = 10
 RUNS = {
     "mnist-teacher": Run(
-        "mnist", (32, 32, 64, 128, 128), (), 16, (0, 0), affine=True, copies=COPIES
+        "mnist", (32, 32, 64, 128, 128), (), 10, (0, 0), affine=True, copies=COPIES
     ),
     "mnist-distilled": Run(
         "mnist",
         (16, 40, 64),
-        (0.0, 0.65, 0.6, 0.55),
+        (0.0, 0.6, 0.55, 0.55),
         60,
         (12, 36),
         affine=True,

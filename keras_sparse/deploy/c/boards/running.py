@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -13,14 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .elf import sizes
 from .known import BOARDS, WARNINGS, Board
+from .tools import BoardError, compiler, emulator, libraries, require_tools
 
 _LOOP_INSTRUCTIONS = 30_000
 """Of the loop with which `main_cortex_m.c` finds out how long an instruction takes."""
-
-
-class BoardError(RuntimeError):
-    """A network that does not fit on a board, or a tool that is missing or fails."""
 
 
 class BoardRun(NamedTuple):
@@ -82,19 +79,10 @@ def run_on_board(
             f"x must be int8 images of shape (examples, {', '.join(map(str, shape))}), at least "
             f"one. Received: {images.dtype} of shape {images.shape}"
         )
-    _require_tools(known)
+    require_tools(known)
     _require_room(known, *(facts[kind][int(known.word > 1)] for kind in ("ram", "flash")))
     with tempfile.TemporaryDirectory() as name:
         return _built_and_run(folder, known, images, Path(name), timeout)
-
-
-def _require_tools(board: Board) -> None:
-    missing = [tool for tool in board.tools if shutil.which(tool) is None]
-    if missing:
-        raise BoardError(
-            f"board={board.name!r} needs the programs {', '.join(board.tools)} "
-            f"(Debian: apt install {board.packages}). Received: no {', '.join(missing)}"
-        )
 
 
 def _require_room(board: Board, ram: int, flash: int) -> None:
@@ -111,8 +99,8 @@ def _built_and_run(
 ) -> BoardRun:
     program = work / "firmware.elf"
     sources = ("model.c", *board.main)
-    build = (f"{board.prefix}gcc", *board.flags, *WARNINGS, "-o", str(program), *sources)
-    done = _run((*build, *board.libraries), folder, timeout)
+    build = (*compiler(board), *WARNINGS, "-o", str(program), *sources, *libraries(board))
+    done = _run(build, folder, timeout)
     if "overflowed" in done.stderr or "will not fit" in done.stderr:
         reason = next(line for line in done.stderr.splitlines() if "region" in line)
         raise BoardError(
@@ -121,7 +109,7 @@ def _built_and_run(
         )
     if done.returncode:
         raise BoardError(f"The firmware must compile. Received: {done.stderr.strip()[-500:]}")
-    text, data, bss = _sections(board, program)
+    text, data, bss, objects = sizes(program)
     _require_room(board, data + bss, text + data)
     (work / "images.bin").write_bytes(np.ascontiguousarray(images).tobytes())
     outputs = _define(folder, "MODEL_OUTPUTS")
@@ -148,7 +136,7 @@ def _built_and_run(
     return BoardRun(
         results.reshape(len(images), outputs),
         text + data,
-        _tables(board, program),
+        objects.get("d", 0),
         data + bss,
         stack,
         cycles,
@@ -179,20 +167,6 @@ def _run(
     finally:
         for handle in handles.values():
             handle.close()
-
-
-def _sections(board: Board, program: Path) -> tuple[int, int, int]:
-    """Bytes of code and constants, of initialized and of zeroed variables."""
-    done = _run((f"{board.prefix}size", str(program)), program.parent, 60)
-    text, data, bss = done.stdout.splitlines()[1].split()[:3]
-    return int(text), int(data), int(bss)
-
-
-def _tables(board: Board, program: Path) -> int:
-    """Bytes of the constant `d` of model.c."""
-    done = _run((f"{board.prefix}nm", "-S", str(program)), program.parent, 60)
-    found = re.search(r"^\S+ (\S+) [rRtTdD] d$", done.stdout, re.MULTILINE)
-    return int(found[1], 16) if found else 0
 
 
 def _define(folder: Path, name: str) -> int:
@@ -234,13 +208,7 @@ def _on_cortex_m(
     board: Board, program: Path, work: Path, examples: int, timeout: float
 ) -> tuple[int, int]:
     """Instructions an image, and bytes of stack."""
-    command = (
-        *("qemu-system-arm", "-M", board.name, "-kernel", str(program)),
-        *("-display", "none", "-monitor", "none", "-serial", "none"),
-        *("-semihosting-config", "enable=on,target=native"),
-        *("-icount", f"shift={board.shift},sleep=off"),
-    )
-    done = _run(command, work, timeout)
+    done = _run(emulator(board, str(program)), work, timeout)
     if not (work / "report.bin").is_file():
         raise BoardError(
             f"The firmware must run to its end. Received: {done.stderr.strip()[-300:]}"

@@ -3,8 +3,8 @@
     python -m benchmarks.uno_training --run mnist
     python -m benchmarks.uno_training --run mnist-sparse
 
-or, with a teacher's help (`benchmarks.distillation`), --run mnist-teacher, then mnist-distilled and
-mnist-distilled-sparse, each with --seed 2.
+or, with a teacher's help (`benchmarks.distillation`), --run mnist-teacher, then mnist-distilled,
+mnist-distilled-sparse and mnist-distilled-int8, each with --seed 2.
 
 A chain of three convolutions whose line buffers fit into 2 KB. Every epoch sees the training images
 moved, turned and stretched anew. The smallest weights of each layer are set to zero while it
@@ -27,6 +27,7 @@ from benchmarks.augmentation import Augmentation, augmented, augmented_copy
 from benchmarks.distillation import answers, distillation_loss, targets, teacher_network
 from benchmarks.magnitude import hold_zeros
 from keras_sparse import datasets
+from keras_sparse.deploy import quantize
 from keras_sparse.files import write_json
 
 L = keras.layers
@@ -51,6 +52,7 @@ class Run(NamedTuple):
         teacher: The run whose answers it learns beside the labels.
         copies: So many augmented copies of the training set are used in turn, or 0 for a new one
             in each epoch.
+        quantized: Whether it trains for int8 arithmetic, on `QUANTIZED_COPIES` copies an epoch.
     """
 
     dataset: str
@@ -65,9 +67,11 @@ class Run(NamedTuple):
     parent: str | None = None
     teacher: str | None = None
     copies: int = 0
+    quantized: bool = False
 
 
 COPIES = 10
+QUANTIZED_COPIES = 3
 RUNS = {
     "mnist-teacher": Run(
         "mnist", (32, 32, 64, 128, 128), (), 10, (0, 0), affine=True, copies=COPIES
@@ -86,10 +90,17 @@ RUNS = {
     "cifar10-binary": Run(
         "cifar10-binary", (12, 24, 32), (0.0, 0.4, 0.5, 0.3), 40, (8, 24), flip=True
     ),
+    "chars4k": Run("chars4k", (16, 32, 48), (0.0, 0.5, 0.6, 0.6), 80, (16, 48), affine=True),
 }
 RUNS |= {
     "mnist-distilled-sparse": RUNS["mnist-distilled"]._replace(
         epochs=20, pruning=(0, 8), rate=1e-3, parent="mnist-distilled"
+    ),
+    "mnist-distilled-int8": RUNS["mnist-distilled"]._replace(
+        epochs=2, pruning=(0, 0), rate=2e-4, parent="mnist-distilled-sparse", quantized=True
+    ),
+    "chars4k-sparse": RUNS["chars4k"]._replace(
+        epochs=30, pruning=(0, 12), rate=1e-3, parent="chars4k"
     ),
     "mnist-sparse": RUNS["mnist"]._replace(epochs=14, pruning=(0, 6), rate=1e-3, parent="mnist"),
     "cifar10-binary-sparse": RUNS["cifar10-binary"]._replace(
@@ -138,7 +149,7 @@ def train(run: Run, folder: Path, seed: int) -> keras.Model:
     data = datasets.load(run.dataset)
     steps = -(-len(data.x_train) // BATCH)
     keras.utils.set_random_seed(seed)
-    state: dict[str, Any] = {"epoch": 0, "best": 0.0, "log": [], "seconds": 0.0}
+    state: dict[str, Any] = {"seed": seed, "epoch": 0, "best": 0.0, "log": [], "seconds": 0.0}
     if (folder / "state.json").is_file():
         state = json.loads((folder / "state.json").read_text())
         model = keras.models.load_model(folder / state["model"])
@@ -202,6 +213,30 @@ def _examples(
     return x[order], y[order]
 
 
+def train_quantized(run: Run, folder: Path, seed: int) -> keras.Model:
+    """Trains the parent for int8 arithmetic; what it was before is a candidate, too."""
+    data = datasets.load(run.dataset)
+    parts = [_examples(data, run, folder, seed, epoch) for epoch in range(QUANTIZED_COPIES)]
+    parent = keras.models.load_model(folder.with_name(str(run.parent)) / "best.keras")
+    held_out = targets(data.y_val, None, data.num_classes)
+    model = quantize(
+        parent,
+        np.concatenate([x for x, _ in parts]),
+        np.concatenate([y for _, y in parts]),
+        epochs=run.epochs,
+        validation_data=(data.x_val, held_out),
+        batch_size=BATCH,
+        learning_rate=run.rate,
+        loss=distillation_loss,
+        seed=seed,
+        verbose=2,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / "best.keras")
+    write_json(folder / "state.json", {"seed": seed})
+    return model
+
+
 def _checkpoint(model: keras.Model, folder: Path, state: dict[str, Any]) -> None:
     old = state.get("model")
     state["model"] = f"epoch{state['epoch']}.keras"
@@ -217,7 +252,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/uno"))
     arguments = parser.parse_args()
-    train(RUNS[arguments.run], arguments.checkpoints / arguments.run, arguments.seed)
+    run = RUNS[arguments.run]
+    function = train_quantized if run.quantized else train
+    function(run, arguments.checkpoints / arguments.run, arguments.seed)
 
 
 if __name__ == "__main__":

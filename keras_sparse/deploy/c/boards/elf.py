@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 _WIDE = 2  # class of 64-bit files
 _SYMBOLS, _NO_BITS = 2, 8  # types of sections
+_OBJECT, _FUNCTION = 1, 2  # types of symbols
 _WRITABLE, _ALLOCATED = 1, 2  # flags of sections
 
 
@@ -17,6 +18,13 @@ class _Section(NamedTuple):
     link: int
 
 
+class _Symbol(NamedTuple):
+    name: str
+    type: int
+    address: int
+    size: int
+
+
 class Sizes(NamedTuple):
     """Bytes of a program.
 
@@ -25,12 +33,14 @@ class Sizes(NamedTuple):
         data: Initialized variables.
         bss: Zeroed variables.
         objects: Bytes of every named variable and table.
+        functions: Address and bytes of every function.
     """
 
     text: int
     data: int
     bss: int
     objects: dict[str, int]
+    functions: dict[str, tuple[int, int]]
 
 
 def sizes(path: Path) -> Sizes:
@@ -39,11 +49,10 @@ def sizes(path: Path) -> Sizes:
     wide = content[4] == _WIDE
     sections = _sections(content, wide)
     text = data = bss = 0
-    objects: dict[str, int] = {}
+    symbols: list[_Symbol] = []
     for section in sections:
         if section.type == _SYMBOLS:
-            names = sections[section.link]
-            objects |= _objects(content, section, names, wide)
+            symbols += _symbols(content, section, sections[section.link], wide)
         if not section.flags & _ALLOCATED:
             continue
         if not section.flags & _WRITABLE:
@@ -52,7 +61,9 @@ def sizes(path: Path) -> Sizes:
             bss += section.size
         else:
             data += section.size
-    return Sizes(text, data, bss, objects)
+    objects = {symbol.name: symbol.size for symbol in symbols if symbol.type == _OBJECT}
+    functions = {s.name: (s.address, s.size) for s in symbols if s.type == _FUNCTION}
+    return Sizes(text, data, bss, objects, functions)
 
 
 def _sections(content: bytes, wide: bool) -> list[_Section]:
@@ -67,15 +78,14 @@ def _sections(content: bytes, wide: bool) -> list[_Section]:
     return result
 
 
-def _objects(content: bytes, table: _Section, names: _Section, wide: bool) -> dict[str, int]:
-    result = {}
-    step = 24 if wide else 16
-    for place in range(table.offset, table.offset + table.size, step):
+def _symbols(content: bytes, table: _Section, names: _Section, wide: bool) -> list[_Symbol]:
+    result = []
+    for place in range(table.offset, table.offset + table.size, 24 if wide else 16):
         if wide:
-            name, info, _, _, _, size = struct.unpack_from("<I2BH2Q", content, place)
+            name, info, _, _, address, size = struct.unpack_from("<I2BH2Q", content, place)
         else:
-            name, _, size, info = struct.unpack_from("<3IB", content, place)
-        if info & 15 == 1:  # a variable or table
-            begin = names.offset + name
-            result[content[begin : content.index(b"\0", begin)].decode()] = size
+            name, address, size, info = struct.unpack_from("<3IB", content, place)
+        begin = names.offset + name
+        text = content[begin : content.index(b"\0", begin)].decode()
+        result.append(_Symbol(text, info & 15, address, size))
     return result

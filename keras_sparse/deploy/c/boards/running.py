@@ -31,6 +31,7 @@ class BoardRun(NamedTuple):
         stack: Bytes of the deepest stack; 0 on the host.
         cycles: Clock cycles an image, while the network computes; on the Uno only, else 0.
         instructions: The same in instructions; on Cortex-M only, else 0.
+        functions: The cycles of each function of the firmware; on the Uno only, else empty.
     """
 
     outputs: np.ndarray
@@ -40,6 +41,7 @@ class BoardRun(NamedTuple):
     stack: int
     cycles: int
     instructions: int
+    functions: dict[str, int]
 
     @property
     def memory(self) -> int:
@@ -109,7 +111,8 @@ def _built_and_run(
         )
     if done.returncode:
         raise BoardError(f"The firmware must compile. Received: {done.stderr.strip()[-500:]}")
-    text, data, bss, objects = sizes(program)
+    text, data, bss, objects, functions = sizes(program)
+    spent: dict[str, int] = {}
     _require_room(board, data + bss, text + data)
     (work / "images.bin").write_bytes(np.ascontiguousarray(images).tobytes())
     outputs = _define(folder, "MODEL_OUTPUTS")
@@ -117,6 +120,7 @@ def _built_and_run(
         stack, cycles, instructions = _on_host(program, work, timeout), 0, 0
     elif board.name == "uno":
         cycles, stack = _on_uno(program, work, images, outputs, timeout)
+        spent = _profile(work, functions, len(images))
         instructions = 0
     else:
         instructions, stack = _on_cortex_m(board, program, work, len(images), timeout)
@@ -141,6 +145,7 @@ def _built_and_run(
         stack,
         cycles,
         instructions,
+        spent,
     )
 
 
@@ -202,6 +207,18 @@ def _on_uno(
         raise BoardError(f"The firmware must run. Received: {done.stderr.strip()[-300:]}")
     computing, _, stack, _ = (int(word) for word in done.stdout.splitlines()[-1].split())
     return round(computing / len(images)), stack
+
+
+def _profile(work: Path, functions: dict[str, tuple[int, int]], examples: int) -> dict[str, int]:
+    """Cycles an image of each function; those that the compiler made of one are one."""
+    words = np.fromfile(work / "profile.bin", np.uint64)
+    result: dict[str, int] = {}
+    for name, (address, size) in functions.items():
+        cycles = int(words[address // 2 : (address + size) // 2].sum())
+        if cycles:
+            plain = name.split(".")[0]
+            result[plain] = result.get(plain, 0) + cycles
+    return {name: round(cycles / examples) for name, cycles in result.items()}
 
 
 def _on_cortex_m(

@@ -80,8 +80,8 @@ RUNS = {
         "mnist",
         (16, 40, 64),
         (0.0, 0.6, 0.55, 0.55),
-        60,
-        (12, 36),
+        36,
+        (8, 22),
         affine=True,
         teacher="mnist-teacher",
         copies=COPIES,
@@ -94,7 +94,7 @@ RUNS = {
 }
 RUNS |= {
     "mnist-distilled-sparse": RUNS["mnist-distilled"]._replace(
-        epochs=20, pruning=(0, 8), rate=1e-3, parent="mnist-distilled"
+        epochs=14, pruning=(0, 5), rate=1e-3, parent="mnist-distilled"
     ),
     "mnist-distilled-int8": RUNS["mnist-distilled"]._replace(
         epochs=2, pruning=(0, 0), rate=2e-4, parent="mnist-distilled-sparse", quantized=True

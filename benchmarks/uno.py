@@ -4,7 +4,8 @@
     python -m benchmarks.uno_training --run mnist-sparse
     python -m benchmarks.uno --run mnist
 
-The names of the trainings before --run mnist-distilled, cifar10-binary and chars4k are in
+With --again the C is written anew for the network that is in the results: the same outputs, other
+cycles. The names of the trainings before --run mnist-distilled, cifar10-binary and chars4k are in
 `benchmarks.uno_training`.
 
 Takes the trained network, makes it int8, compares TFLite Micro, the NumPy twin and the C on this
@@ -63,13 +64,21 @@ def main() -> None:
     parser.add_argument("--run", choices=LAST, required=True)
     parser.add_argument("--images", type=int, default=200, help="on the Uno itself")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/uno"))
+    parser.add_argument(
+        "--again", action="store_true", help="today's C of the network in the results"
+    )
     arguments = parser.parse_args()
     name = arguments.run
     run = RUNS[LAST[name]]
     data = datasets.load(run.dataset)
-    model = keras.models.load_model(arguments.checkpoints / LAST[name] / "best.keras")
-    flatbuffer = to_tflite(model, None if run.quantized else data.x_train[:500])
     folder = RESULTS / "uno" / name
+    if arguments.again:
+        flatbuffer = (folder / "model.tflite").read_bytes()
+        training = json.loads(folder.with_suffix(".json").read_text())["training"]
+    else:
+        model = keras.models.load_model(arguments.checkpoints / LAST[name] / "best.keras")
+        flatbuffer = to_tflite(model, None if run.quantized else data.x_train[:500])
+        training = trainings(LAST[name], arguments.checkpoints)
     shutil.rmtree(folder, ignore_errors=True)
     firmware = to_c(flatbuffer, folder)
     write_bytes(folder / "model.tflite", flatbuffer)
@@ -84,7 +93,7 @@ def main() -> None:
     dense, sparse = macs(flatbuffer)
     result: dict[str, Any] = {
         "dataset": run.dataset,
-        "training": trainings(LAST[name], arguments.checkpoints),
+        "training": training,
         "validation accuracy of the int8 network": validation,
         "test accuracy of the int8 network": float(np.mean(ours.argmax(1) == data.y_test)),
         "test images": len(images),
@@ -111,7 +120,7 @@ def main() -> None:
         "flatbuffer": len(flatbuffer),
         "environment": environment(),
     }
-    write_json(RESULTS / "uno" / f"{name}.json", result)
+    write_json(folder.with_suffix(".json"), result)
     for key, value in result.items():
         print(f"{key}: {value}")
 

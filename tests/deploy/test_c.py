@@ -128,6 +128,11 @@ def test_boards_equal_tflite_micro_and_take_what_was_planned(
     assert run.tables == -(-firmware.flash // word) * word
     assert 0 < run.stack < 1500 and run.memory == run.ram + run.stack
     assert max(run.cycles, run.instructions) > 10_000
+    if board == "uno":  # every cycle belongs to a function; each is rounded
+        assert abs(sum(run.functions.values()) - run.cycles) <= len(run.functions)
+        assert 0 < run.functions["ks_rescale"] < run.cycles
+    else:
+        assert run.functions == {}
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def _built_and_run(
     done = _run(build, folder, timeout)
     if "overflowed" in done.stderr or "will not fit" in done.stderr:
         reason = next(line for line in done.stderr.splitlines() if "region" in line)
+        reason = reason.replace(f"{work}{os.sep}", "")
         raise BoardError(
             f"The network must fit on board={board.name!r} ({board.chip}: {board.ram} bytes of "
             f"RAM, {board.flash} of flash). Received: {reason.split(': ', 1)[-1]}"

@@ -4,6 +4,10 @@
     python -m benchmarks.uno_training --run mnist-sparse
     python -m benchmarks.uno --run mnist
 
+With --again the C is written anew for the network that is in the results: the same outputs, other
+cycles. The names of the trainings before --run mnist-distilled, cifar10-binary and chars4k are in
+`benchmarks.uno_training`.
+
 Takes the trained network, makes it int8, compares TFLite Micro, the NumPy twin and the C on this
 computer on the whole test set, and runs images of the test set on the Uno itself. The network was
 chosen on validation data; the test set is used once, here. The firmware goes to
@@ -11,6 +15,7 @@ benchmarks/results/uno/<run>/, the numbers to benchmarks/results/uno/<run>.json.
 """
 
 import argparse
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +23,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from benchmarks.board_speed import macs
+from benchmarks.distillation import TEMPERATURE, WEIGHT
 from benchmarks.record import RESULTS, environment
 from benchmarks.uno_training import RUNS
 from keras_sparse import datasets
@@ -25,25 +32,53 @@ from keras_sparse.deploy import MicroModel, run_on_board, to_c, to_tflite
 from keras_sparse.deploy.c import twin
 from keras_sparse.deploy.c.integer_graph import read_graph
 from keras_sparse.files import write_bytes, write_json
-from keras_sparse.footprint import measure
 
 CLOCK = 16_000_000
 LIMITS = {"ram": 2048, "flash": 32768, "seconds": 1.0}
-NAMES = ("mnist", "cifar10-binary")
+LAST = {
+    "mnist": "mnist-sparse",
+    "mnist-distilled": "mnist-distilled-int8",
+    "cifar10-binary": "cifar10-binary-sparse",
+    "chars4k": "chars4k-sparse",
+}
+"""The last training of each run."""
+
+
+def trainings(name: str, checkpoints: Path) -> dict[str, Any]:
+    """The settings of all trainings that lead to a network, the last one first."""
+    result: dict[str, Any] = {}
+    waiting = [name]
+    while waiting:
+        name = waiting.pop()
+        run = RUNS[name]
+        state = json.loads((checkpoints / name / "state.json").read_text())
+        result[name] = {**run._asdict(), "seed": state.get("seed", 1)}
+        waiting += [other for other in (run.parent, run.teacher) if other and other not in result]
+    if any(run.get("teacher") for run in result.values()):
+        result["distillation"] = {"temperature": TEMPERATURE, "weight of the teacher": WEIGHT}
+    return result
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--run", choices=NAMES, required=True)
+    parser.add_argument("--run", choices=LAST, required=True)
     parser.add_argument("--images", type=int, default=200, help="on the Uno itself")
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/uno"))
+    parser.add_argument(
+        "--again", action="store_true", help="today's C of the network in the results"
+    )
     arguments = parser.parse_args()
     name = arguments.run
-    run = RUNS[f"{name}-sparse"]
+    run = RUNS[LAST[name]]
     data = datasets.load(run.dataset)
-    model = keras.models.load_model(arguments.checkpoints / f"{name}-sparse" / "best.keras")
-    flatbuffer = to_tflite(model, data.x_train[:500])
     folder = RESULTS / "uno" / name
+    if arguments.again:
+        flatbuffer = (folder / "model.tflite").read_bytes()
+        training = json.loads(folder.with_suffix(".json").read_text())["training"]
+    else:
+        model = keras.models.load_model(arguments.checkpoints / LAST[name] / "best.keras")
+        flatbuffer = to_tflite(model, None if run.quantized else data.x_train[:500])
+        training = trainings(LAST[name], arguments.checkpoints)
     shutil.rmtree(folder, ignore_errors=True)
     firmware = to_c(flatbuffer, folder)
     write_bytes(folder / "model.tflite", flatbuffer)
@@ -55,10 +90,10 @@ def main() -> None:
     ours = run_on_board(folder, "host", images).outputs
     reference = twin.run(read_graph(flatbuffer), images)
     board = run_on_board(folder, "uno", images[: arguments.images])
-    footprint = measure(model)
+    dense, sparse = macs(flatbuffer)
     result: dict[str, Any] = {
         "dataset": run.dataset,
-        "training": {"first": RUNS[name]._asdict(), "sparse": run._asdict(), "seed": 1},
+        "training": training,
         "validation accuracy of the int8 network": validation,
         "test accuracy of the int8 network": float(np.mean(ours.argmax(1) == data.y_test)),
         "test images": len(images),
@@ -77,15 +112,15 @@ def main() -> None:
         "encodings": firmware.encodings,
         "cycles an image": board.cycles,
         "seconds an image at 16 MHz": round(board.cycles / CLOCK, 3),
-        "macs": footprint.macs,
-        "sparse macs": footprint.sparse_macs,
-        "cycles per sparse mac": round(board.cycles / footprint.sparse_macs, 1),
+        "macs": dense,
+        "sparse macs": sparse,
+        "cycles per sparse mac": round(board.cycles / sparse, 1),
         "limits": LIMITS,
         "arena of TFLite Micro": micro.arena._asdict(),
         "flatbuffer": len(flatbuffer),
         "environment": environment(),
     }
-    write_json(RESULTS / "uno" / f"{name}.json", result)
+    write_json(folder.with_suffix(".json"), result)
     for key, value in result.items():
         print(f"{key}: {value}")
 

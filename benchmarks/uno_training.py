@@ -3,6 +3,9 @@
     python -m benchmarks.uno_training --run mnist
     python -m benchmarks.uno_training --run mnist-sparse
 
+or, with a teacher's help (`benchmarks.distillation`), --run mnist-teacher, then mnist-distilled,
+mnist-distilled-sparse and mnist-distilled-int8, each with --seed 2.
+
 A chain of three convolutions whose line buffers fit into 2 KB. Every epoch sees the training images
 moved, turned and stretched anew. The smallest weights of each layer are set to zero while it
 trains: in the first run at the start of every epoch, after which they may come back; in the second,
@@ -20,8 +23,11 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from benchmarks.augmentation import Augmentation, augmented, augmented_copy
+from benchmarks.distillation import answers, distillation_loss, targets, teacher_network
 from benchmarks.magnitude import hold_zeros
 from keras_sparse import datasets
+from keras_sparse.deploy import quantize
 from keras_sparse.files import write_json
 
 L = keras.layers
@@ -33,20 +39,25 @@ class Run(NamedTuple):
 
     Attributes:
         dataset: Name of the data set.
-        filters: Of the three convolutions.
-        shares: Final share of zero weights in the three convolutions and the dense layer.
+        filters: Of the three convolutions; of five in a teacher.
+        shares: Final share of zero weights in the three convolutions and the dense layer; none
+            in a teacher.
         epochs: In all.
         pruning: First and last epoch of pruning.
         rate: Adam's highest learning rate, falling to 0 as a cosine.
-        shift: Images move by up to so many pixels both ways.
-        affine: Whether they also turn (10 degrees), stretch (10 %) and shear (10 %).
-        flip: Whether they are mirrored.
+        shift: See `benchmarks.augmentation`, as for the next two.
+        affine: See there.
+        flip: See there.
         parent: The run whose weights it begins with; what is pruned then stays zero.
+        teacher: The run whose answers it learns beside the labels.
+        copies: So many augmented copies of the training set are used in turn, or 0 for a new one
+            in each epoch.
+        quantized: Whether it trains for int8 arithmetic, on `QUANTIZED_COPIES` copies an epoch.
     """
 
     dataset: str
-    filters: tuple[int, int, int]
-    shares: tuple[float, float, float, float]
+    filters: tuple[int, ...]
+    shares: tuple[float, ...]
     epochs: int
     pruning: tuple[int, int]
     rate: float = 3e-3
@@ -54,15 +65,43 @@ class Run(NamedTuple):
     affine: bool = False
     flip: bool = False
     parent: str | None = None
+    teacher: str | None = None
+    copies: int = 0
+    quantized: bool = False
 
 
+COPIES = 10
+QUANTIZED_COPIES = 3
 RUNS = {
+    "mnist-teacher": Run(
+        "mnist", (32, 32, 64, 128, 128), (), 10, (0, 0), affine=True, copies=COPIES
+    ),
+    "mnist-distilled": Run(
+        "mnist",
+        (16, 40, 64),
+        (0.0, 0.6, 0.55, 0.55),
+        36,
+        (8, 22),
+        affine=True,
+        teacher="mnist-teacher",
+        copies=COPIES,
+    ),
     "mnist": Run("mnist", (16, 40, 56), (0.0, 0.6, 0.65, 0.5), 60, (12, 36), affine=True),
     "cifar10-binary": Run(
         "cifar10-binary", (12, 24, 32), (0.0, 0.4, 0.5, 0.3), 40, (8, 24), flip=True
     ),
+    "chars4k": Run("chars4k", (16, 32, 48), (0.0, 0.5, 0.6, 0.6), 80, (16, 48), affine=True),
 }
 RUNS |= {
+    "mnist-distilled-sparse": RUNS["mnist-distilled"]._replace(
+        epochs=14, pruning=(0, 5), rate=1e-3, parent="mnist-distilled"
+    ),
+    "mnist-distilled-int8": RUNS["mnist-distilled"]._replace(
+        epochs=2, pruning=(0, 0), rate=2e-4, parent="mnist-distilled-sparse", quantized=True
+    ),
+    "chars4k-sparse": RUNS["chars4k"]._replace(
+        epochs=30, pruning=(0, 12), rate=1e-3, parent="chars4k"
+    ),
     "mnist-sparse": RUNS["mnist"]._replace(epochs=14, pruning=(0, 6), rate=1e-3, parent="mnist"),
     "cifar10-binary-sparse": RUNS["cifar10-binary"]._replace(
         epochs=6, pruning=(0, 2), rate=1e-3, parent="cifar10-binary"
@@ -72,6 +111,8 @@ RUNS |= {
 
 def network(run: Run, input_shape: tuple[int, ...], classes: int) -> keras.Model:
     """Strided 3×3, 3×3, max-pooling, 3×3, dense: each convolution with batch-norm and ReLU."""
+    if not run.shares:
+        return teacher_network(run.filters, input_shape, classes)
     first, second, third = run.filters
     x = image = keras.Input(input_shape, batch_size=None)
     x = _block(x, first, "conv1", strides=2, padding="same")
@@ -89,6 +130,8 @@ def _block(x: Any, filters: int, name: str, **kwargs: Any) -> Any:
 def prune(model: keras.Model, run: Run, epoch: int) -> None:
     """Sets the smallest weights of each layer to zero, as many as are due at this epoch."""
     begin, end = run.pruning
+    if not run.shares:
+        return
     progress = min(max((epoch - begin) / (end - begin), 0.0), 1.0)
     layers = [layer for layer in model.layers if hasattr(layer, "kernel")]
     for layer, final in zip(layers, run.shares, strict=True):
@@ -101,55 +144,12 @@ def prune(model: keras.Model, run: Run, epoch: int) -> None:
         hold_zeros(model)
 
 
-def augmented(x: np.ndarray, run: Run, rng: np.random.Generator) -> np.ndarray:
-    """Each image through an affine map of its own, read bilinearly; edges repeat."""
-    result = np.empty_like(x)
-    for start in range(0, len(x), 2000):
-        part = x[start : start + 2000]
-        result[start : start + 2000] = _warped(part, run, rng)
-    return result
-
-
-def _warped(x: np.ndarray, run: Run, rng: np.random.Generator) -> np.ndarray:
-    count, height, width, _ = x.shape
-    if run.flip:
-        x = np.where(rng.random((count, 1, 1, 1)) < 0.5, x[:, :, ::-1], x)
-    identity = np.broadcast_to(np.eye(2), (count, 2, 2))
-    move = rng.uniform(-run.shift, run.shift, (count, 2, 1))
-    if not run.affine:
-        move = np.round(move)
-    matrix = _matrices(count, rng) if run.affine else identity
-    center = np.array([[(height - 1) / 2], [(width - 1) / 2]])
-    grid = np.stack([axis.ravel() for axis in np.mgrid[:height, :width]]) - center
-    places = (matrix @ grid + center + move).astype(np.float32)
-    row = np.clip(places[:, 0], 0, height - 1)
-    column = np.clip(places[:, 1], 0, width - 1)
-    top = np.minimum(row.astype(np.int32), height - 2)
-    left = np.minimum(column.astype(np.int32), width - 2)
-    down, right = (row - top)[..., None], (column - left)[..., None]
-    flat = x.reshape(count, height * width, -1)
-    images = np.arange(count)[:, None]
-    corner = top * width + left
-    upper = flat[images, corner] * (1 - right) + flat[images, corner + 1] * right
-    lower = flat[images, corner + width] * (1 - right) + flat[images, corner + width + 1] * right
-    return (upper * (1 - down) + lower * down).reshape(x.shape)
-
-
-def _matrices(count: int, rng: np.random.Generator) -> np.ndarray:
-    angle = np.deg2rad(rng.uniform(-10, 10, count))
-    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
-    stretch = np.zeros((count, 2, 2))
-    stretch[:, [0, 1], [0, 1]] = rng.uniform(0.9, 1.1, (count, 2))
-    stretch[:, [0, 1], [1, 0]] = rng.uniform(-0.1, 0.1, (count, 2))
-    return turn.transpose(2, 0, 1) @ stretch
-
-
 def train(run: Run, folder: Path, seed: int) -> keras.Model:
     """Trains a run, from its last checkpoint if there is one; returns the best of its end."""
     data = datasets.load(run.dataset)
     steps = -(-len(data.x_train) // BATCH)
     keras.utils.set_random_seed(seed)
-    state: dict[str, Any] = {"epoch": 0, "best": 0.0, "log": [], "seconds": 0.0}
+    state: dict[str, Any] = {"seed": seed, "epoch": 0, "best": 0.0, "log": [], "seconds": 0.0}
     if (folder / "state.json").is_file():
         state = json.loads((folder / "state.json").read_text())
         model = keras.models.load_model(folder / state["model"])
@@ -161,23 +161,25 @@ def train(run: Run, folder: Path, seed: int) -> keras.Model:
             keras.optimizers.Adam(
                 keras.optimizers.schedules.CosineDecay(run.rate, run.epochs * steps)
             ),
-            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            distillation_loss
+            if run.teacher
+            else keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
     folder.mkdir(parents=True, exist_ok=True)
     if run.parent:
         hold_zeros(model)  # before `fit` makes its graph
+    held_out = targets(data.y_val, None, data.num_classes) if run.teacher else data.y_val
     for epoch in range(state["epoch"], run.epochs):
         start = time.monotonic()
-        rng = np.random.default_rng((seed, epoch))
         prune(model, run, epoch)
-        order = rng.permutation(len(data.x_train))
+        x, y = _examples(data, run, folder, seed, epoch)
         history = model.fit(
-            augmented(data.x_train, run, rng)[order],
-            data.y_train[order],
+            x,
+            y,
             batch_size=BATCH,
             shuffle=False,
-            validation_data=(data.x_val, data.y_val),
+            validation_data=(data.x_val, held_out),
             validation_batch_size=1000,
             verbose=0,
         ).history
@@ -191,6 +193,48 @@ def train(run: Run, folder: Path, seed: int) -> keras.Model:
             model.save(folder / "best.keras")
         _checkpoint(model, folder, state)
     return keras.models.load_model(folder / "best.keras")
+
+
+def _examples(
+    data: datasets.Dataset, run: Run, folder: Path, seed: int, epoch: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images and targets of an epoch, in the order of their use."""
+    how = Augmentation(run.shift, run.affine, run.flip)
+    rng = np.random.default_rng((seed, epoch))
+    order = rng.permutation(len(data.x_train))
+    if not run.copies:
+        return augmented(data.x_train, how, rng)[order], data.y_train[order]
+    copy = epoch % run.copies
+    x = augmented_copy(data.x_train, how, seed, copy, folder.with_name(f"{run.dataset}-copies"))
+    y = data.y_train
+    if run.teacher:
+        logits = answers(folder.with_name(run.teacher), copy, x)
+        y = targets(y, logits, data.num_classes)
+    return x[order], y[order]
+
+
+def train_quantized(run: Run, folder: Path, seed: int) -> keras.Model:
+    """Trains the parent for int8 arithmetic; what it was before is a candidate, too."""
+    data = datasets.load(run.dataset)
+    parts = [_examples(data, run, folder, seed, epoch) for epoch in range(QUANTIZED_COPIES)]
+    parent = keras.models.load_model(folder.with_name(str(run.parent)) / "best.keras")
+    held_out = targets(data.y_val, None, data.num_classes)
+    model = quantize(
+        parent,
+        np.concatenate([x for x, _ in parts]),
+        np.concatenate([y for _, y in parts]),
+        epochs=run.epochs,
+        validation_data=(data.x_val, held_out),
+        batch_size=BATCH,
+        learning_rate=run.rate,
+        loss=distillation_loss,
+        seed=seed,
+        verbose=2,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save(folder / "best.keras")
+    write_json(folder / "state.json", {"seed": seed})
+    return model
 
 
 def _checkpoint(model: keras.Model, folder: Path, state: dict[str, Any]) -> None:
@@ -208,7 +252,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--checkpoints", type=Path, default=Path("runs/uno"))
     arguments = parser.parse_args()
-    train(RUNS[arguments.run], arguments.checkpoints / arguments.run, arguments.seed)
+    run = RUNS[arguments.run]
+    function = train_quantized if run.quantized else train
+    function(run, arguments.checkpoints / arguments.run, arguments.seed)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,36 @@
 """C text of the sinks: where the rows of a stage go, and which stages then have work."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
-from .layout import Layout, counts_window, row_bytes
+from .layout import Layout, counts_window, line_bytes, row_bytes
 from .operators import Rescale, Rescaling
 from .planning import Part, Plan, Sink, Stage
+
+
+class _Place(NamedTuple):
+    """Where the values of a row go.
+
+    Attributes:
+        first: C expression of the address of the first value of channel 0.
+        distance: Bytes from a channel to the next one.
+        step: Bytes from a value of a channel to the next one.
+        width: Values of a channel.
+        rows: Rows of the target.
+    """
+
+    first: str
+    distance: int
+    step: int
+    width: int
+    rows: int
+
+    def channel(self, c: str) -> str:
+        """The address of the first value of a channel."""
+        return f"{self.first} + {c}" + (f" * {self.distance}" if self.distance > 1 else "")
+
+    def pixel(self, x: str) -> str:
+        """The address of the first channel of a pixel."""
+        return f"{self.first} + {x}" + (f" * {self.step}" if self.step > 1 else "")
 
 
 class SinkWriter:
@@ -32,23 +58,24 @@ class SinkWriter:
         n = f"s.n{stage.number}"
         return f"({n} < 0 ? 0 : {n})" if stage.window.stride[0] > stage.window.kernel[0] else n
 
-    def _place(self, sink: Sink, row: str) -> tuple[str, int, int, int]:
-        """Where the first value of channel 0 goes; width, channels and rows of the target."""
+    def _place(self, sink: Sink, row: str) -> _Place:
+        """Where the values of a row go."""
         stage = self.plan.stages[sink.target]
         if sink.kind == "window":
-            height, width, channels = stage.input
-            left = stage.window.padding[2] * channels
+            height, width, _ = stage.input
+            left = stage.window.padding[2]
             place = f"s.window{stage.number}"
             if counts_window(stage):
                 place += f" + {self._slot(stage)} * {row_bytes(stage)}"
-            return place + (f" + {left}" if left else ""), width, channels, height
+            place += f" + {left}" if left else ""
+            return _Place(place, line_bytes(stage), 1, width, height)
         part = cast(Part, sink.part)
         height, width, channels = part.shape
         place = f"s.input{stage.number}" if sink.kind == "flat" else "s.output"
         place += f" + {part.offset}" if part.offset else ""
         if height > 1:
             place += f" + {row} * {width * channels}"
-        return place, width, channels, height
+        return _Place(place, 1, channels, width, height)
 
     def _stores(
         self, sinks: tuple[Sink, ...], shape: tuple[int, int, int], level: int
@@ -83,13 +110,13 @@ class SinkWriter:
                 f"s.r{sink.target} < {stage.output[0] * rows}", store, height, rows
             )
         if sink.pool is None:
-            place, *_ = self._place(sink, y)
-            return [f"ks_store({place} + c, {line}, {width}, {channels});"]
+            to = self._place(sink, y)
+            return [f"ks_store({to.channel('c')}, {line}, {width}, {to.step});"]
         rows, columns = sink.pool.kernel
-        place, pooled, _, count = self._place(sink, f"({y} / {rows})")
-        store = f"ks_store_maximum({place} + c, {line}, {pooled}, {channels}, {columns}, "
+        to = self._place(sink, f"({y} / {rows})")
+        store = f"ks_store_maximum({to.channel('c')}, {line}, {to.width}, {to.step}, {columns}, "
         store += f"{y} % {rows} == 0);"
-        return self._limited(f"{y} < {count * rows}", store, height, rows)
+        return self._limited(f"{y} < {to.rows * rows}", store, height, rows)
 
     @staticmethod
     def _limited(condition: str, store: str, height: int, rows: int) -> list[str]:
@@ -141,13 +168,14 @@ class SinkWriter:
 
     def _store_pixel(self, sink: Sink, channels: int) -> list[str]:
         if sink.pool is None:
-            place, *_ = self._place(sink, "y")
-            return [f"ks_store({place} + x * {channels}, pixel, {channels}, 1);"]
+            to = self._place(sink, "y")
+            return [f"ks_store({to.pixel('x')}, pixel, {channels}, {to.distance});"]
         rows, columns = sink.pool.kernel
-        place, width, _, count = self._place(sink, f"(y / {rows})")
-        store = f"ks_store_maximum({place} + x / {columns} * {channels}, pixel, {channels}, 1, 1, "
+        to = self._place(sink, f"(y / {rows})")
+        place = to.pixel(f"x / {columns}")
+        store = f"ks_store_maximum({place}, pixel, {channels}, {to.distance}, 1, "
         store += f"y % {rows} == 0 && x % {columns} == 0);"
-        return [f"if (x < {width * columns} && y < {count * rows}) {{", f"    {store}", "}"]
+        return [f"if (x < {to.width * columns} && y < {to.rows * rows}) {{", f"    {store}", "}"]
 
     def _triggers(self, sinks: tuple[Sink, ...]) -> list[str]:
         """Calls of the stages that have got a row."""
@@ -161,7 +189,6 @@ class SinkWriter:
                 result.append(call)
                 continue
             rows = sink.pool.kernel[0]
-            _, _, _, count = self._place(sink, "y")
-            limit = f" && y < {count * rows}"
+            limit = f" && y < {self._place(sink, 'y').rows * rows}"
             result += [f"if (y % {rows} == {rows - 1}{limit}) {{", f"    {call}", "}"]
         return result

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from .emitting_sinks import SinkWriter
-from .layout import counts_rows, counts_window, row_bytes
+from .layout import counts_rows, counts_window, line_bytes, row_bytes, shape_of
 from .operators import Convolution, Dense, DepthMaximum, Mean, Pooling
 from .planning import Stage
 
@@ -27,7 +27,7 @@ class StageWriter(SinkWriter):
         _, _, given = stage.input
         lines = ["uint8_t model_push(const int8_t *pixel)", "{"]
         if self.plan.depth_first:
-            lines += ["    int8_t most;", f"    ks_depth_maximum(pixel, 1, {given}, &most);"]
+            lines += ["    int8_t most;", f"    ks_depth_maximum(pixel, 1, {given}, 1, &most);"]
             lines.append("    pixel = &most;")
         for sink in self.plan.sinks[0]:
             lines += [f"    {line}" for line in self._store_pixel(sink, channels)]
@@ -112,20 +112,23 @@ class StageWriter(SinkWriter):
             begin.append(f"    ks_cursor w = ks_begin_{name}(d.weights{k});")
             place = f"s.window{k}"
             if operator.multiplier:
-                place += " + c" if operator.multiplier == 1 else f" + c / {operator.multiplier}"
+                source = "c" if operator.multiplier == 1 else f"c / {operator.multiplier}"
+                place += f" + {source} * {line_bytes(stage)}"
             body += self._channel(f"{k}", operator.rescale, f"d.bias{k}[c]")
-            wide = "" if _fits_24_bits(operator) else "wide_"
-            body.append(f"ks_conv_{wide}{name}(&w, {place}, &g, &k, s.line0);")
+            body.append(f"ks_conv_{_kernel(stage, name)}(&w, {place}, &g, &k, s.line0);")
         elif isinstance(operator, Pooling):
             limits = f"{operator.low}, {operator.high}"
             if operator.kind == "max":
-                body.append(f"ks_pool_maximum(s.window{k} + c, &g, {limits}, s.line0);")
+                place = f"s.window{k} + c * {line_bytes(stage)}"
+                body.append(f"ks_pool_maximum({place}, &g, {limits}, s.line0);")
             else:
                 begin, body = self._average(stage, operator, limits)
         elif isinstance(operator, DepthMaximum):
-            body.append(f"ks_depth_maximum(s.window{k}, {width}, {stage.input[2]}, s.line0);")
+            sizes = f"{width}, {stage.input[2]}, {line_bytes(stage)}"
+            body.append(f"ks_depth_maximum(s.window{k}, {sizes}, s.line0);")
         else:
-            body.append(f"ks_load(s.line0, s.window{k} + c, {width}, {channels});")
+            place = f"s.window{k} + c * {line_bytes(stage)}"
+            body.append(f"ks_store(s.line0, {place}, {width}, 1);")
         return self._channels(stage, lines + begin, body)
 
     @staticmethod
@@ -144,8 +147,8 @@ class StageWriter(SinkWriter):
             " - (from > 0 ? from : 0));",
         ]
         body = [
-            f"ks_pool_average(s.window{k} + c, &g, rows, {left}, {left + stage.input[1]}, "
-            f"{stage.window.stride[1]}, {limits}, s.line0);"
+            f"ks_pool_average(s.window{k} + c * {line_bytes(stage)}, &g, rows, {left}, "
+            f"{left + stage.input[1]}, {stage.window.stride[1]}, {limits}, s.line0);"
         ]
         return begin, body
 
@@ -220,6 +223,17 @@ class StageWriter(SinkWriter):
 
 def _owned(k: int) -> tuple[str, ...]:
     return f"window{k}", f"input{k}", f"sums{k}"
+
+
+def _kernel(stage: Stage, name: str) -> str:
+    """Which function of the runtime computes a row of a convolution, its weights so encoded."""
+    operator = cast(Convolution, stage.operator)
+    _, length, _, _, stride, width = shape_of(stage)
+    if width < 4 or not _fits_24_bits(operator):
+        return f"wide_{name}"
+    if name == "bitmap" and length % 8 == 0:
+        name = "bitmap8"
+    return f"near_{name}" if stride == 1 else f"far_{name}"
 
 
 def _fits_24_bits(operator: Convolution) -> bool:

@@ -14,7 +14,7 @@ from .integer_graph import read_graph
 from .layout import layout
 from .planning import plan
 
-RUNTIME = "ks_runtime.h"
+RUNTIME = ("ks_runtime.h", "ks_kernels.h", "ks_rescale.h")
 _CORTEX_M = ("main_cortex_m.c", "startup_cortex_m.c", "microbit.ld", "stm32vldiscovery.ld")
 FILES = ("main_host.c", "main_uno.c", *_CORTEX_M, "netduinoplus2.ld", "Makefile")
 
@@ -70,7 +70,7 @@ def to_c(
         "model.h": header(drafted, memory),
         "model.json": json.dumps(facts) + "\n",
     }
-    for name in (RUNTIME, *FILES):
+    for name in (*RUNTIME, *FILES):
         files[name] = resources.files(f"{__package__}.runtime").joinpath(name).read_text()
     _write(folder, files)
     return Firmware(

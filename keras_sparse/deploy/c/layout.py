@@ -122,10 +122,15 @@ def _scalar(kind: str, name: str, purpose: str) -> Member:
     return Member(kind, name, 1, purpose, is_array=False)
 
 
-def row_bytes(stage: Stage) -> int:
-    """Bytes of a row in a stage's window, padding included."""
+def line_bytes(stage: Stage) -> int:
+    """Bytes of a channel's row in a stage's window, padding included."""
     _, _, left, right = stage.window.padding
-    return (left + stage.input[1] + right) * stage.input[2]
+    return left + stage.input[1] + right
+
+
+def row_bytes(stage: Stage) -> int:
+    """Bytes of a row of all channels in a stage's window."""
+    return line_bytes(stage) * stage.input[2]
 
 
 def counts_window(stage: Stage) -> bool:
@@ -207,16 +212,28 @@ def _lines(plan: Plan) -> list[int]:
 
 
 def shape_of(stage: Stage) -> tuple[int, ...]:
-    """Rows, length, gap, step, stride and width of a stage's window in memory; see the runtime."""
+    """Rows, length, gap, step, stride and width of a stage's window in memory; see the runtime.
+
+    The values of a channel are neighbours in a row of the window, so that all rows of all channels
+    lie at the same distance from each other: the taps in one column of a convolution's kernel are
+    what the runtime calls a row.
+    """
     operator = stage.operator
     if isinstance(operator, Dense):
         return 1, operator.weights.shape[1], 0, 1, 0, 1
-    channels = stage.input[2]
     rows, columns = stage.window.kernel
-    is_deep = isinstance(operator, Convolution) and not operator.multiplier
-    length, step = (columns * channels, 1) if is_deep else (columns, channels)
-    gap = row_bytes(stage) - length * step
-    return rows, length, gap, step, stage.window.stride[1] * channels, stage.output[1]
+    stride, width = stage.window.stride[1], stage.output[1]
+    if isinstance(operator, Convolution) and not operator.multiplier:
+        return columns, rows * stage.input[2], 1, line_bytes(stage), stride, width
+    return rows, columns, row_bytes(stage), 1, stride, width
+
+
+def weights_in_order(operator: Convolution) -> np.ndarray:
+    """The weights of a convolution in the order of `shape_of`, shape (outputs, taps)."""
+    weights = operator.weights
+    if not operator.multiplier:
+        weights = weights.transpose(0, 2, 1, 3)
+    return weights.reshape(len(weights), -1)
 
 
 def _tables(
@@ -250,7 +267,9 @@ def _tables(
         result += _factors(f"{k}", operator.rescale.multiplier, operator.rescale.shift)
     if isinstance(operator, Mean):
         result += _factors(f"{k}", operator.rescale.multiplier, operator.rescale.shift)
-    if isinstance(operator, Convolution) or (isinstance(operator, Dense) and stage.flat):
+    if isinstance(operator, Convolution):
+        weights(f"weights{k}", weights_in_order(operator))
+    elif isinstance(operator, Dense) and stage.flat:
         weights(f"weights{k}", operator.weights)
     elif isinstance(operator, Dense):
         for number, part in enumerate(stage.parts):

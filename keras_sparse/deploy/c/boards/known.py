@@ -3,15 +3,10 @@
 from typing import NamedTuple
 
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wconversion")
-_SECTIONS = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")
-_CORTEX_M = (
-    "-std=c99",
-    "-O2",
-    "-mthumb",
-    "-ffreestanding",
-    "-nostdlib",
-    "-fno-tree-loop-distribute-patterns",
-)
+SECTIONS = ("-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections")
+CORTEX_M_C = ("-std=c99", "-O2", "-ffreestanding", "-nostdlib")
+_CORTEX_M = (*CORTEX_M_C, "-mthumb", "-fno-tree-loop-distribute-patterns")
+_STM32 = 0x08000000
 _PACKAGES_ARM = "gcc-arm-none-eabi qemu-system-arm"
 
 
@@ -31,6 +26,8 @@ class Board(NamedTuple):
         tools: Programs that must be installed.
         packages: Debian packages that have them.
         shift: An emulated instruction takes 2^shift ns, where QEMU runs it.
+        cpu: Of a Cortex-M, else empty.
+        origin: Address of its flash.
     """
 
     name: str
@@ -45,9 +42,13 @@ class Board(NamedTuple):
     tools: tuple[str, ...]
     packages: str
     shift: int = 0
+    cpu: str = ""
+    origin: int = 0
 
 
-def _cortex_m(name: str, chip: str, ram: int, flash: int, cpu: str, shift: int) -> Board:
+def _cortex_m(
+    name: str, chip: str, ram: int, flash: int, cpu: str, shift: int, origin: int
+) -> Board:
     return Board(
         name,
         chip,
@@ -55,12 +56,14 @@ def _cortex_m(name: str, chip: str, ram: int, flash: int, cpu: str, shift: int) 
         flash,
         4,
         "arm-none-eabi-",
-        (*_CORTEX_M, f"-mcpu={cpu}", *_SECTIONS, "-T", f"{name}.ld"),
+        (*_CORTEX_M, f"-mcpu={cpu}", *SECTIONS, "-T", f"{name}.ld"),
         ("main_cortex_m.c", "startup_cortex_m.c"),
         ("-lgcc",),
         ("arm-none-eabi-gcc", "qemu-system-arm"),
         _PACKAGES_ARM,
         shift,
+        cpu,
+        origin,
     )
 
 
@@ -85,15 +88,19 @@ _ALL = (
         32768,
         1,
         "avr-",
-        ("-std=gnu99", "-O2", "-mmcu=atmega328p", *_SECTIONS),
+        ("-std=gnu99", "-O2", "-mmcu=atmega328p", *SECTIONS),
         ("main_uno.c",),
         (),
         ("avr-gcc", "gcc", "simavr"),
         "gcc gcc-avr avr-libc simavr libsimavr-dev libelf-dev",
     ),
-    _cortex_m("microbit", "nRF51822, Cortex-M0", 16 << 10, 256 << 10, "cortex-m0", 8),
-    _cortex_m("stm32vldiscovery", "STM32F100RB, Cortex-M3", 8 << 10, 128 << 10, "cortex-m3", 8),
-    _cortex_m("netduinoplus2", "STM32F405RG, Cortex-M4", 128 << 10, 1 << 20, "cortex-m4", 5),
+    _cortex_m("microbit", "nRF51822, Cortex-M0", 16 << 10, 256 << 10, "cortex-m0", 8, 0),
+    _cortex_m(
+        "stm32vldiscovery", "STM32F100RB, Cortex-M3", 8 << 10, 128 << 10, "cortex-m3", 8, _STM32
+    ),
+    _cortex_m(
+        "netduinoplus2", "STM32F405RG, Cortex-M4", 128 << 10, 1 << 20, "cortex-m4", 5, _STM32
+    ),
 )
 
 BOARDS = {board.name: board for board in _ALL}

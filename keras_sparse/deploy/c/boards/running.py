@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -13,14 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .elf import sizes
 from .known import BOARDS, WARNINGS, Board
+from .tools import BoardError, compiler, emulator, libraries, require_tools
 
 _LOOP_INSTRUCTIONS = 30_000
 """Of the loop with which `main_cortex_m.c` finds out how long an instruction takes."""
-
-
-class BoardError(RuntimeError):
-    """A network that does not fit on a board, or a tool that is missing or fails."""
 
 
 class BoardRun(NamedTuple):
@@ -34,6 +31,7 @@ class BoardRun(NamedTuple):
         stack: Bytes of the deepest stack; 0 on the host.
         cycles: Clock cycles an image, while the network computes; on the Uno only, else 0.
         instructions: The same in instructions; on Cortex-M only, else 0.
+        functions: The cycles of each function of the firmware; on the Uno only, else empty.
     """
 
     outputs: np.ndarray
@@ -43,6 +41,7 @@ class BoardRun(NamedTuple):
     stack: int
     cycles: int
     instructions: int
+    functions: dict[str, int]
 
     @property
     def memory(self) -> int:
@@ -82,19 +81,10 @@ def run_on_board(
             f"x must be int8 images of shape (examples, {', '.join(map(str, shape))}), at least "
             f"one. Received: {images.dtype} of shape {images.shape}"
         )
-    _require_tools(known)
+    require_tools(known)
     _require_room(known, *(facts[kind][int(known.word > 1)] for kind in ("ram", "flash")))
     with tempfile.TemporaryDirectory() as name:
         return _built_and_run(folder, known, images, Path(name), timeout)
-
-
-def _require_tools(board: Board) -> None:
-    missing = [tool for tool in board.tools if shutil.which(tool) is None]
-    if missing:
-        raise BoardError(
-            f"board={board.name!r} needs the programs {', '.join(board.tools)} "
-            f"(Debian: apt install {board.packages}). Received: no {', '.join(missing)}"
-        )
 
 
 def _require_room(board: Board, ram: int, flash: int) -> None:
@@ -111,17 +101,19 @@ def _built_and_run(
 ) -> BoardRun:
     program = work / "firmware.elf"
     sources = ("model.c", *board.main)
-    build = (f"{board.prefix}gcc", *board.flags, *WARNINGS, "-o", str(program), *sources)
-    done = _run((*build, *board.libraries), folder, timeout)
+    build = (*compiler(board), *WARNINGS, "-o", str(program), *sources, *libraries(board))
+    done = _run(build, folder, timeout)
     if "overflowed" in done.stderr or "will not fit" in done.stderr:
         reason = next(line for line in done.stderr.splitlines() if "region" in line)
+        reason = reason.replace(f"{work}{os.sep}", "")
         raise BoardError(
             f"The network must fit on board={board.name!r} ({board.chip}: {board.ram} bytes of "
             f"RAM, {board.flash} of flash). Received: {reason.split(': ', 1)[-1]}"
         )
     if done.returncode:
         raise BoardError(f"The firmware must compile. Received: {done.stderr.strip()[-500:]}")
-    text, data, bss = _sections(board, program)
+    text, data, bss, objects, functions = sizes(program)
+    spent: dict[str, int] = {}
     _require_room(board, data + bss, text + data)
     (work / "images.bin").write_bytes(np.ascontiguousarray(images).tobytes())
     outputs = _define(folder, "MODEL_OUTPUTS")
@@ -129,6 +121,7 @@ def _built_and_run(
         stack, cycles, instructions = _on_host(program, work, timeout), 0, 0
     elif board.name == "uno":
         cycles, stack = _on_uno(program, work, images, outputs, timeout)
+        spent = _profile(work, functions, len(images))
         instructions = 0
     else:
         instructions, stack = _on_cortex_m(board, program, work, len(images), timeout)
@@ -148,11 +141,12 @@ def _built_and_run(
     return BoardRun(
         results.reshape(len(images), outputs),
         text + data,
-        _tables(board, program),
+        objects.get("d", 0),
         data + bss,
         stack,
         cycles,
         instructions,
+        spent,
     )
 
 
@@ -179,20 +173,6 @@ def _run(
     finally:
         for handle in handles.values():
             handle.close()
-
-
-def _sections(board: Board, program: Path) -> tuple[int, int, int]:
-    """Bytes of code and constants, of initialized and of zeroed variables."""
-    done = _run((f"{board.prefix}size", str(program)), program.parent, 60)
-    text, data, bss = done.stdout.splitlines()[1].split()[:3]
-    return int(text), int(data), int(bss)
-
-
-def _tables(board: Board, program: Path) -> int:
-    """Bytes of the constant `d` of model.c."""
-    done = _run((f"{board.prefix}nm", "-S", str(program)), program.parent, 60)
-    found = re.search(r"^\S+ (\S+) [rRtTdD] d$", done.stdout, re.MULTILINE)
-    return int(found[1], 16) if found else 0
 
 
 def _define(folder: Path, name: str) -> int:
@@ -230,17 +210,23 @@ def _on_uno(
     return round(computing / len(images)), stack
 
 
+def _profile(work: Path, functions: dict[str, tuple[int, int]], examples: int) -> dict[str, int]:
+    """Cycles an image of each function; those that the compiler made of one are one."""
+    words = np.fromfile(work / "profile.bin", np.uint64)
+    result: dict[str, int] = {}
+    for name, (address, size) in functions.items():
+        cycles = int(words[address // 2 : (address + size) // 2].sum())
+        if cycles:
+            plain = name.split(".")[0]
+            result[plain] = result.get(plain, 0) + cycles
+    return {name: round(cycles / examples) for name, cycles in result.items()}
+
+
 def _on_cortex_m(
     board: Board, program: Path, work: Path, examples: int, timeout: float
 ) -> tuple[int, int]:
     """Instructions an image, and bytes of stack."""
-    command = (
-        *("qemu-system-arm", "-M", board.name, "-kernel", str(program)),
-        *("-display", "none", "-monitor", "none", "-serial", "none"),
-        *("-semihosting-config", "enable=on,target=native"),
-        *("-icount", f"shift={board.shift},sleep=off"),
-    )
-    done = _run(command, work, timeout)
+    done = _run(emulator(board, str(program)), work, timeout)
     if not (work / "report.bin").is_file():
         raise BoardError(
             f"The firmware must run to its end. Received: {done.stderr.strip()[-300:]}"

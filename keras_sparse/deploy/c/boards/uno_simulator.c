@@ -2,7 +2,8 @@
  *
  *     uno_simulator firmware.elf images.bin results.bin channels outputs
  *
- * Prints: cycles while the network computed, all cycles, deepest stack in bytes, images. */
+ * Prints: cycles while the network computed, all cycles, deepest stack in bytes, images. Writes to
+ * profile.bin how many of the first were spent at each 16-bit word of flash, as 64-bit numbers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,12 +14,15 @@
 
 #define GPIOR0 0x3E
 #define PAINT 0xC5
+#define WORDS 16384
 
 static avr_t *avr;
 static avr_irq_t *input;
 static FILE *images, *results;
 static unsigned channels, outputs, awaited, finished, ended;
 static avr_cycle_count_t begun, computing;
+static uint64_t spent[WORDS];
+static int is_computing;
 
 static void on_byte(struct avr_irq_t *irq, uint32_t value, void *parameter)
 {
@@ -48,6 +52,7 @@ static void on_mark(struct avr_t *core, avr_io_addr_t address, uint8_t value, vo
 {
     (void)parameter;
     core->data[address] = value;
+    is_computing = value != 0;
     if (value) {
         begun = core->cycle;
     } else {
@@ -59,6 +64,7 @@ int main(int count, char **arguments)
 {
     elf_firmware_t firmware;
     uint32_t flags = 0, first, lowest;
+    FILE *profile;
     if (count != 6) {
         fprintf(stderr, "five arguments are needed\n");
         return 2;
@@ -89,7 +95,12 @@ int main(int count, char **arguments)
     first = 0x100 + firmware.datasize + firmware.bsssize;
     memset(avr->data + first, PAINT, avr->ramend + 1 - first);
     while (!ended) {
+        const avr_flashaddr_t place = avr->pc / 2;
+        const avr_cycle_count_t before = avr->cycle;
         const int state = avr_run(avr);
+        if (is_computing && place < WORDS) {
+            spent[place] += avr->cycle - before;
+        }
         if (state == cpu_Done || state == cpu_Crashed) {
             fprintf(stderr, "the firmware stopped after %u images\n", finished);
             return 1;
@@ -98,6 +109,11 @@ int main(int count, char **arguments)
     for (lowest = first; lowest <= avr->ramend && avr->data[lowest] == PAINT; lowest++) {
     }
     fclose(results);
+    profile = fopen("profile.bin", "wb");
+    if (!profile || fwrite(spent, sizeof spent, 1, profile) != 1 || fclose(profile) != 0) {
+        fprintf(stderr, "the profile cannot be written\n");
+        return 2;
+    }
     printf("%llu %llu %u %u\n", (unsigned long long)computing, (unsigned long long)avr->cycle,
            (unsigned)(avr->ramend + 1 - lowest), finished);
     return 0;

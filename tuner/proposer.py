@@ -4,10 +4,12 @@ Pure of KerasTuner, files and training, so that the same code runs in the search
 with a known front.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from .domain import Domain
 from .parameters import Configuration
@@ -152,7 +154,8 @@ class Proposer:
         is_random = self.rng.random() >= stage.morphing
         if number < self.initial or len(good) < 2 or is_random:
             return Proposal(self._random(tried), None, stage_number)
-        return self._best_morph(results, good, pending, tried, stage, stage_number)
+        with _blas().limit(limits=1, user_api="blas"):
+            return self._best_morph(results, good, pending, tried, stage, stage_number)
 
     def _stage(self, number: int) -> tuple[Stage, int]:
         for position, stage in enumerate(self.stages[:-1], start=1):
@@ -288,6 +291,17 @@ class Proposer:
                 more = self.domain.vectors(list(pending))
                 expected = surrogate.predict(more)[0]
                 surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected), tune=False)
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Keeps linear algebra to one thread.
+
+    Of several, each waits for the slowest: beside a training that uses all cores a factorization
+    of a tenth of a second took ten times as long. Sums also depend on their number in the last
+    digit, and the same seed must propose the same on every machine.
+    """
+    return ThreadpoolController()
 
 
 def _key(configuration: Configuration) -> tuple[Any, ...]:

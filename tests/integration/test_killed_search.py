@@ -44,7 +44,7 @@ def undisturbed(tmp_path_factory):
 
 
 def kill_until_done(folder, kills, seconds, seed):
-    """Kills the search up to `kills` times, each within `seconds` of its start; returns how often."""
+    """Kills the search up to `kills` times, each within `seconds` of its start; says how often."""
     chance, done = random.Random(seed), 0
     results = {}
     while True:

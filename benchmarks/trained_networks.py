@@ -90,9 +90,9 @@ def wanted(counts: dict[str, int]) -> Iterator[tuple[str, Configuration]]:
             if number % CHAIN == 0:
                 chains += chain(extended, number // CHAIN)
             yield f"chain {number}", chains[number]
-        if number < counts["paper"]:
-            rng = np.random.default_rng((3, number))
-            yield f"paper {number}", affordable(paper, rng, 1, MOST_MACS)[0]
+        if number % 3 == 0 and number // 3 < counts["paper"]:
+            rng = np.random.default_rng((3, number // 3))
+            yield f"paper {number // 3}", affordable(paper, rng, 1, MOST_MACS)[0]
 
 
 def train(model: SparseCNN, configuration: Configuration, training: Training) -> dict[str, float]:

@@ -109,14 +109,20 @@ def _group(key: str) -> str:
     return f"chain {int(number) // CHAIN}" if kind == "chain" else key
 
 
-def spaces(networks: list[Network], draws: int = 1000, size: int = 50) -> dict[str, Any]:
-    """Hypervolume of `size` random networks of each space, mean over many draws of them."""
-    result: dict[str, Any] = {}
+def spaces(networks: list[Network], draws: int = 1000) -> dict[str, Any]:
+    """Hypervolume of random networks of each space, as many of both, mean over many draws."""
+    kinds = {"extended": "random", "paper": "paper"}
+    trained = {
+        space: [n.metrics for n in networks if n.metrics and n.key.startswith(kind)]
+        for space, kind in kinds.items()
+    }
+    # Of fewer than there are, else every draw of the rarer kind would be the same.
+    size = 2 * min(map(len, trained.values())) // 3
+    result: dict[str, Any] = {"networks of a draw": size}
     rng = np.random.default_rng(0)
-    for space, kind in (("extended", "random"), ("paper", "paper")):
-        chosen = [n.metrics for n in networks if n.metrics and n.key.startswith(kind)]
-        if len(chosen) < size:
-            continue
+    for space, chosen in trained.items():
+        if size < 10:
+            break
         names = ("val_error", "nonzeros", "working_memory")
         points = np.log(np.maximum([[m[name] for name in names] for m in chosen], 1e-4))
         volumes = [

@@ -5,8 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
+from keras_sparse.tuner.answers import TrialRecord
 
-from benchmarks import lenet
+from benchmarks import ablations, lenet, trained_networks
 from benchmarks.lenet import shifted
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.narrowing import narrowed
@@ -105,6 +106,26 @@ def test_dropping_dead_units_leaves_the_predictions(method):
     np.testing.assert_allclose(
         small.predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-5, atol=1e-5
     )
+
+
+def test_the_volume_of_an_ablation_is_a_share_and_only_grows():
+    def record(error: float | None, nonzeros: float = 0.0) -> TrialRecord:
+        metrics = {} if error is None else {"val_error": error, "nonzeros": nonzeros}
+        return TrialRecord("0", 0, "completed", 1, None, {}, metrics, "", 1, 1.0)
+
+    records = [record(None), record(0.1, 1000), record(0.2, 2000), record(0.005, 50)]
+    volumes = ablations.history(records)
+    assert volumes[0] == 0 < volumes[1] == volumes[2] < volumes[3] == 1
+    assert {v.stages is None for v in ablations.variants(10).values()} == {True, False}
+
+
+def test_networks_trained_with_other_settings_are_not_taken_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(trained_networks, "FILE", tmp_path / "networks.json")
+    network = trained_networks.Network("random 0", {"a": 1, "b": "x"}, {"val_error": 0.5})
+    trained_networks.save([network])
+    assert trained_networks.load() == [network]
+    monkeypatch.setattr(trained_networks, "SETTINGS", {"epochs": 1})
+    assert trained_networks.load() == []
 
 
 def test_images_are_shifted_by_whole_pixels():

@@ -10,15 +10,18 @@ from typing import Protocol
 
 import numpy as np
 
-from keras_sparse.footprint import measure
+from keras_sparse.footprint import Graph
+from keras_sparse.footprint import working_memory as memory
 
 from .embedding import Embedding
 from .hypermodel import SparseCNN
-from .morphs import STAGE_2, morph
+from .morphs import STAGE_2, morphed, rows_of
 from .parameters import Configuration, Parameter, Space, Value
 
 _MOST_STEPS = 3
 """Morphs that one proposal applies to its reference, at most."""
+
+_BITS = 8
 
 _MOST_CACHED = 20_000
 """Configurations whose vectors are kept: those that were tried are needed every time."""
@@ -146,7 +149,7 @@ class CNNDomain:
         self.model = model
         self.has_pruning = model.pruning is not None
         self.sizes = tuple(sizes)
-        self.working_memory = working_memory
+        self._memory_model = memory.get(working_memory)
         # The sizes before pruning say more about the error than any single parameter.
         self.embedding = Embedding(model.space, extra_groups=self._FEATURES)
         self.column_groups = self.embedding.column_groups
@@ -161,9 +164,9 @@ class CNNDomain:
         self, reference: Configuration, rng: np.random.Generator, pruning_only: bool
     ) -> Configuration | None:
         """One to three of the paper's morphs."""
-        rows = STAGE_2 if pruning_only else None
+        rows = STAGE_2 if pruning_only else rows_of(self.model)
         count = int(rng.integers(1, _MOST_STEPS + 1))
-        result = morph(self.model, reference, rng, rows=rows, count=count)
+        result = morphed(self.model, reference, rng, rows, count)
         return None if result is None else result.configuration
 
     def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
@@ -190,11 +193,20 @@ class CNNDomain:
     def _logarithms(self, configuration: Configuration) -> dict[str, float]:
         key = _key(configuration)
         if key not in self._sizes:
-            footprint = measure(self.model.graph(configuration), working_memory=self.working_memory)
-            self._sizes[key] = {
-                name: math.log(max(getattr(footprint, name), 1)) for name in self._FEATURES
-            }
+            sizes = _sizes(self.model.graph(configuration), self._memory_model)
+            self._sizes[key] = dict(zip(self._FEATURES, sizes, strict=True))
         return self._sizes[key]
+
+
+def _sizes(graph: Graph, memory_model: memory.MemoryModel) -> list[float]:
+    """Logarithms of what `measure` says of a network before pruning, in the order of `_FEATURES`.
+
+    Only these three: a proposal asks for those of hundreds of networks.
+    """
+    nonzeros = sum(operator.parameters for operator in graph.operators)
+    ram = memory_model(graph, _BITS)[graph.first_weighted() :]
+    macs = sum(operator.macs for operator in graph.operators)
+    return [math.log(max(size, 1)) for size in (nonzeros, max(ram, default=0), macs)]
 
 
 def _key(configuration: Configuration) -> tuple[tuple[str, Value], ...]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .parameters import Configuration, Parameter, Space
+from .parameters import Configuration, Parameter, Space, Value
 
 _ARC = math.pi / 2
 
@@ -50,6 +50,8 @@ class Embedding:
             column += width
         self.groups.extend(extra_groups)
         self.width = column
+        self._by_name = {block.parameter.name: block for block in self.blocks}
+        self._places: dict[tuple[str, type, Value], np.ndarray] = {}
         self.column_groups = np.array(
             [block.group for block in self.blocks for _ in range(block.width)]
             + [self.groups.index(name) for name in extra_groups],
@@ -60,12 +62,21 @@ class Embedding:
         """Vectors of shape (configurations, columns)."""
         result = np.zeros((len(configurations), self.width))
         for row, configuration in zip(result, configurations, strict=True):
-            for block in self.blocks:
-                value = configuration.get(block.parameter.name)
+            for name, value in configuration.items():
+                block = self._by_name.get(name)
                 # A value that an inactive parameter happens to have means nothing.
-                if value is not None and block.parameter.is_active(configuration):
-                    row[block.start : block.start + block.width] = _place(block.parameter, value)
+                if block is not None and block.parameter.is_active(configuration):
+                    row[block.start : block.start + block.width] = self._placed(block, value)
         return result
+
+    def _placed(self, block: Block, value: Value) -> np.ndarray:
+        parameter = block.parameter
+        if not parameter.values and not parameter.step:
+            return _place(parameter, value)
+        key = (parameter.name, type(value), value)  # True and 1 are equal, but not the same choice
+        if key not in self._places:
+            self._places[key] = _place(parameter, value)
+        return self._places[key]
 
 
 def group_of(name: str) -> str:

@@ -144,6 +144,10 @@ class SparseCNN(keras_tuner.HyperModel):
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
+        # Variables that the first training step would make would have it traced a second time.
+        model.optimizer.build(model.trainable_variables)
+        model.compute_metrics(None, np.zeros(1, int), np.zeros((1, self.num_classes), "float32"))
+        model.reset_metrics()
 
     def fit(self, hp: Any, model: keras.Model, *args: Any, **kwargs: Any) -> Any:
         """`model.fit` with the schedule of the KL term that the values in `hp` say.

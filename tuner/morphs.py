@@ -83,6 +83,18 @@ def morph(
         raise ValueError(
             f"rows must be some of {sorted(known)}. Received: {sorted(set(names) - set(known))}"
         )
+    return morphed(model, reference, rng, names, count)
+
+
+def morphed(
+    model: SparseCNN,
+    reference: Configuration,
+    rng: np.random.Generator,
+    rows: Iterable[str],
+    count: int,
+) -> Morph | None:
+    """The same as `morph` for arguments that are known to be valid: a search has hundreds."""
+    names = list(rows)
     for _ in range(_ATTEMPTS):
         result = _chain(model, reference, names, count, rng)
         if result is None or result.configuration != reference:
@@ -100,8 +112,8 @@ def _chain(
     """`count` steps, which may together lead back to the reference; None if none can be made."""
     result = Morph(reference, (), {}, {}, {})
     for _ in range(count):
-        for name in rng.permutation(names):
-            step = apply(model, result.configuration, str(name), rng)
+        for place in rng.permutation(len(names)):
+            step = apply(model, result.configuration, names[place], rng)
             if step is not None and step.configuration != result.configuration:
                 result = _joined(result, step)
                 break

@@ -4,21 +4,27 @@ Pure of KerasTuner, files and training, so that the same code runs in the search
 with a known front.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from .domain import Domain
 from .parameters import Configuration
 from .pareto import non_dominated
-from .scalarize import draw_weights, scalarize, scale_of
+from .scalarize import draw_directions, gains, scalarize, scale_of
 from .surrogate import Surrogate
 
 _CANDIDATES = 500
 _AROUND_BEST = 0.5
-"""Share of the references that are drawn among the best under the drawn scalarization."""
+"""Share of the references that are drawn among the best under the drawn scalarizations."""
 
+_DIRECTIONS = 4
+"""Scalarizations of a proposal, which goes where the most is gained over them. With a single one
+the ends of the front are hardly ever looked at; with many the search runs after ends that only the
+models believe in."""
 
 _REFINED, _NEIGHBOURS = 10, 20
 """Candidates around which a refinement looks, and how many neighbours of each."""
@@ -152,7 +158,8 @@ class Proposer:
         is_random = self.rng.random() >= stage.morphing
         if number < self.initial or len(good) < 2 or is_random:
             return Proposal(self._random(tried), None, stage_number)
-        return self._best_morph(results, good, pending, tried, stage, stage_number)
+        with _blas().limit(limits=1, user_api="blas"):
+            return self._best_morph(results, good, pending, tried, stage, stage_number)
 
     def _stage(self, number: int) -> tuple[Stage, int]:
         for position, stage in enumerate(self.stages[:-1], start=1):
@@ -191,8 +198,9 @@ class Proposer:
         configurations = [results[i].configuration for i in good]
         values = np.array([results[i].objectives for i in good], float)
         scale = scale_of(values, self.limits)
-        weights = draw_weights(self.objectives, self.rng)
-        ranking = np.argsort(scalarize(scale.normalised(values), weights), kind="stable")
+        directions = draw_directions(_DIRECTIONS, self.objectives, self.rng)
+        ranks = scalarize(scale.normalised(values), directions).argsort(axis=0).argsort(axis=0)
+        ranking = np.argsort(ranks.min(axis=1), kind="stable")
         candidates, references = self._candidates(values, configurations, ranking, tried, stage)
         if not candidates:
             return Proposal(self._random(tried), None, stage_number)
@@ -202,7 +210,8 @@ class Proposer:
             # What is drawn says how far the front may reach beyond what is known: without it the
             # search would stay between the ends that it has found.
             scale = scale_of(np.vstack([values, drawn]), self.limits)
-            order = np.argsort(scalarize(scale.normalised(drawn), weights), kind="stable")
+            gain = gains(scale.normalised(values), scale.normalised(drawn), directions)
+            order = np.argsort(-gain, kind="stable")
             if is_last:
                 break
             top = order[:_REFINED]
@@ -288,6 +297,17 @@ class Proposer:
                 more = self.domain.vectors(list(pending))
                 expected = surrogate.predict(more)[0]
                 surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected), tune=False)
+
+
+@functools.cache
+def _blas() -> ThreadpoolController:
+    """Keeps linear algebra to one thread.
+
+    Of several, each waits for the slowest: beside a training that uses all cores a factorization
+    of a tenth of a second took ten times as long. Sums also depend on their number in the last
+    digit, and the same seed must propose the same on every machine.
+    """
+    return ThreadpoolController()
 
 
 def _key(configuration: Configuration) -> tuple[Any, ...]:

@@ -7,6 +7,9 @@ from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Parameter, Space
 from keras_sparse.tuner.pareto import hypervolume, non_dominated
 from keras_sparse.tuner.proposer import Proposer, Result, Stage, default_stages
+from threadpoolctl import threadpool_info
+
+from keras_sparse import measure
 
 # ZDT1 whose variables are gated by an integer; what is inactive counts as 0.
 SPACE = Space(
@@ -136,6 +139,24 @@ def test_sizes_before_pruning_are_known():
     parameters = sum(op.parameters for op in model.graph(configuration).operators)
     assert error == 0 and size == pytest.approx(np.log(parameters)) and memory > 0
     assert domain.vectors([configuration]).shape == (1, len(domain.column_groups))
+
+
+def test_known_sizes_are_those_that_are_measured():
+    model, rng = SparseCNN((12, 12, 3), 3), np.random.default_rng(1)
+    for memory in ("inputs+weights", "inputs+outputs", "live"):
+        domain = CNNDomain(model, ("nonzeros", "working_memory", "macs"), memory)
+        for _ in range(10):
+            configuration = model.sample(rng)
+            measured = measure(model.graph(configuration), working_memory=memory)
+            sizes = [measured.nonzeros, measured.working_memory, measured.macs]
+            np.testing.assert_allclose(np.exp(domain.known(configuration)), sizes)
+
+
+def test_a_proposal_leaves_the_threads_of_linear_algebra_as_they_were():
+    before = threadpool_info()
+    make = proposer(2)
+    search(make, 12)
+    assert threadpool_info() == before
 
 
 def test_steps_stay_in_the_range_and_change_the_value():

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 from keras_sparse.tuner.budget import Budget, to_bytes
-from keras_sparse.tuner.scalarize import draw_weights, scalarize, scale_of
+from keras_sparse.tuner.pareto import hypervolume
+from keras_sparse.tuner.scalarize import draw_directions, gains, scalarize, scale_of
 
 
 @pytest.mark.parametrize(
@@ -31,8 +32,8 @@ def test_each_scalarization_finds_another_point_of_the_front():
     concave = np.stack([np.cos(angles), np.sin(angles)], axis=1)  # ... not
     rng = np.random.default_rng(0)
     for points in (front, concave):
-        chosen = [int(np.argmin(scalarize(points, draw_weights(2, rng)))) for _ in range(300)]
-        assert len(set(chosen)) > 60
+        chosen = scalarize(points, draw_directions(300, 2, rng)).argmin(axis=0)
+        assert len(set(chosen.tolist())) > 60
         assert min(chosen) < 40 and max(chosen) > 160
 
 
@@ -40,9 +41,8 @@ def test_dominated_points_are_never_chosen():
     rng = np.random.default_rng(0)
     points = rng.random((50, 3))
     worse = points + rng.uniform(0.01, 0.1, points.shape)
-    for _ in range(100):
-        best = np.argmin(scalarize(np.vstack([points, worse]), draw_weights(3, rng)))
-        assert best < 50
+    chosen = scalarize(np.vstack([points, worse]), draw_directions(100, 3, rng)).argmin(axis=0)
+    assert (chosen < 50).all()
 
 
 def test_a_budget_draws_the_choice_into_its_region():
@@ -55,7 +55,7 @@ def test_a_budget_draws_the_choice_into_its_region():
     def chosen(limits):
         scale = scale_of(values, np.array(limits))
         normalised = scale.normalised(values)
-        picks = [np.argmin(scalarize(normalised, draw_weights(2, rng))) for _ in range(400)]
+        picks = scalarize(normalised, draw_directions(400, 2, rng)).argmin(axis=0)
         return np.exp(sizes[picks])
 
     within = np.mean(chosen([np.nan, np.log(2000)]) <= 2000)
@@ -65,3 +65,26 @@ def test_a_budget_draws_the_choice_into_its_region():
 def test_scales_are_finite_for_equal_results():
     scale = scale_of(np.ones((3, 2)), np.full(2, np.nan))
     assert np.isfinite(scale.normalised(np.ones((1, 2)))).all()
+
+
+@pytest.mark.parametrize("objectives", [2, 3])
+def test_gains_are_those_of_the_hypervolume(objectives):
+    rng = np.random.default_rng(2)
+    directions = np.abs(rng.normal(size=(4000, objectives)))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    # Of a known front that no direction passes by, so that all that is gained lies before it.
+    known = directions[:200] * 0.9 + 0.02
+    candidates = directions[200:240] * rng.uniform(0.4, 1.1, (40, 1))
+    corner = np.full(objectives, 2.0)
+    before = hypervolume(known, corner)
+    gained = np.array([hypervolume(np.vstack([known, c]), corner) - before for c in candidates])
+    told = gains(known, candidates, directions)
+    middle = candidates.min(axis=1) > 0.2  # at the ends the corner cuts something off
+    assert ((told > 0) == (gained > 1e-12))[middle].mean() > 0.9
+    assert np.corrcoef(told[middle].clip(0), gained[middle])[0, 1] > 0.95
+
+
+def test_what_is_dominated_gains_nothing_and_the_closer_is_the_better():
+    known, candidates = np.array([[0.3, 0.3]]), np.array([[0.4, 0.4], [0.5, 0.5], [0.2, 0.2]])
+    told = gains(known, candidates, draw_directions(9, 2, np.random.default_rng(0)))
+    assert told[1] < told[0] < 0 < told[2]

@@ -6,8 +6,8 @@ import keras_tuner
 import numpy as np
 import pytest
 from keras_sparse.tuner import Budget, CostModel, SparseCNN, SparseTuner, Stage
-from keras_sparse.tuner.oracle import PARENT
 from keras_sparse.tuner.pareto import non_dominated
+from keras_sparse.tuner.restoring import PARENT
 
 from .searches import MODEL, computed, data, search
 

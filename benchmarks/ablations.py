@@ -1,0 +1,158 @@
+"""What each part of the search is worth: the whole, and the whole without one of its parts.
+
+    python -m benchmarks.ablations
+
+Searches on scikit-learn's digits with the same number of configurations, with several seeds:
+without pruning, without inherited weights (every trial then trains from scratch, for all epochs),
+without the model (ρ = 0: all configurations random) and without stages (one stage that morphs
+anything from anywhere). The hypervolume of log error and log number of non-zero weights after each
+trial is kept, from the same reference for all, and compared seed by seed. A run that was stopped
+goes on with the next search. Results: benchmarks/results/ablations.json.
+"""
+
+import argparse
+import json
+import math
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras_sparse.tuner import SparseCNN, SparseTuner, Stage
+from keras_sparse.tuner.answers import TrialRecord
+from keras_sparse.tuner.pareto import hypervolume
+from keras_sparse.tuner.project import TrialProposal
+from keras_sparse.tuner.trial import Reference
+
+from benchmarks.record import RESULTS, environment
+from keras_sparse import datasets
+from keras_sparse.files import write_json
+
+FILE = RESULTS / "ablations.json"
+RANGES = {"num-filters": (1, 16), "total-fc-layer-weights": (50, 2000)}
+REFERENCE = np.array([0.0, math.log(10_000)])
+"""Where the hypervolume starts: an error of 1 and ten thousand weights."""
+
+IDEAL = np.array([math.log(0.005), math.log(50)])
+"""Where it would be 1."""
+
+
+class Variant(NamedTuple):
+    """A search, or one without a part.
+
+    Attributes:
+        pruning: As in `SparseCNN`.
+        inherits: Whether morphs inherit weights.
+        stages: Of so many trials; None for the default.
+    """
+
+    pruning: str | None = "unstructured"
+    inherits: bool = True
+    stages: Sequence[Stage] | None = None
+
+
+def variants(trials: int) -> dict[str, Variant]:
+    """The whole search and those without a part."""
+    return {
+        "whole": Variant(),
+        "without pruning": Variant(pruning=None),
+        "without inheritance": Variant(inherits=False),
+        "without the model": Variant(stages=[Stage(trials, 0.0)]),
+        "without stages": Variant(stages=[Stage(trials, 0.85)]),
+    }
+
+
+class Uninherited(SparseTuner):
+    """A search whose trials all train from scratch."""
+
+    def _reference(self, proposal: TrialProposal) -> Reference | None:
+        return None
+
+
+def history(records: Sequence[TrialRecord]) -> list[float]:
+    """Hypervolume after each trial, as a share of that of the ideal corner."""
+    metrics = [record.metrics for record in records]
+    points = np.array(
+        [
+            [math.log(max(m["val_error"], 1e-3)), math.log(max(m["nonzeros"], 1.0))]
+            if m
+            else REFERENCE
+            for m in metrics
+        ]
+    )
+    whole = float(np.prod(REFERENCE - IDEAL))
+    return [round(hypervolume(points[: i + 1], REFERENCE) / whole, 5) for i in range(len(points))]
+
+
+def run(variant: Variant, trials: int, epochs: int, seed: int) -> dict[str, Any]:
+    """One search."""
+    data = datasets.load("digits")
+    model = SparseCNN(data.input_shape, data.num_classes, variant.pruning, ranges=RANGES)
+    make = SparseTuner if variant.inherits else Uninherited
+    start = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        tuner = make(
+            model,
+            objectives=["val_error", "model_size"],
+            max_trials=trials,
+            stages=variant.stages,
+            directory=folder,
+            seed=seed,
+        )
+        validation = (data.x_val, data.y_val)
+        tuner.search(
+            data.x_train, data.y_train, validation_data=validation, epochs=epochs, verbose=0
+        )
+        records = tuner.trials()
+    return {
+        "hypervolume": history(records),
+        "failed": sum(not record.metrics for record in records),
+        "seconds of processor": round(time.process_time() - start),
+    }
+
+
+def summary(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """Mean and deviation of each variant, and of how many seeds the whole search is ahead."""
+    final: dict[str, dict[str, float]] = {}
+    for key, result in runs.items():
+        variant, seed = key.split(" | ")
+        final.setdefault(variant, {})[seed] = result["hypervolume"][-1]
+    rows = {}
+    for variant, by_seed in final.items():
+        common = [seed for seed in by_seed if seed in final.get("whole", {})]
+        ahead = [final["whole"][seed] - by_seed[seed] for seed in common]
+        rows[variant] = {
+            "mean": round(float(np.mean(list(by_seed.values()))), 4),
+            "deviation": round(float(np.std(list(by_seed.values()))), 4),
+            "seeds": len(by_seed),
+            "whole is ahead by": round(float(np.mean(ahead)), 4) if ahead else None,
+            "whole is ahead (seeds)": sum(difference > 0 for difference in ahead),
+        }
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    for name, default in (("trials", 24), ("epochs", 12), ("seeds", 3)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    arguments = parser.parse_args()
+    settings = {"trials": arguments.trials, "epochs": arguments.epochs}
+    results: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    if results.get("settings") != settings:
+        results = {"settings": settings, "runs": {}}
+    for seed in range(arguments.seeds):
+        for name, variant in variants(arguments.trials).items():
+            key = f"{name} | {seed}"
+            if key in results["runs"]:
+                continue
+            results["runs"][key] = run(variant, arguments.trials, arguments.epochs, seed)
+            results["summary"] = summary(results["runs"])
+            results["environment"] = environment()
+            write_json(FILE, results)
+            print(key, results["runs"][key]["hypervolume"][-1], flush=True)
+    print(json.dumps(results.get("summary"), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The part of the tuner that answers: the front, tables, trained models."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import keras_tuner
+from keras_tuner.engine.trial import Trial
+
+from keras_sparse import strip
+from keras_sparse.files import write_bytes
+
+from . import answers
+from .answers import TrialRecord
+from .goals import Limit
+from .inherit import inherit
+from .oracle import SparseOracle
+from .project import Project
+from .reading import records_of
+from .schedule import schedule_of
+from .training import Training, checked
+from .trial import Blueprint, fit
+
+
+class SearchResults(keras_tuner.Tuner):
+    """What a search has found, from the files of its trials.
+
+    Attributes:
+        project: The folder of the search.
+        blueprint: Makes and measures its networks.
+        limits: The user's budget.
+        max_trial_seconds: Configurations that would train longer are not proposed.
+        seed: Of everything that is random.
+    """
+
+    project: Project
+    blueprint: Blueprint
+    limits: tuple[Limit, ...]
+    max_trial_seconds: float
+    seed: int
+    _own_oracle: SparseOracle
+
+    def trials(self) -> list[TrialRecord]:
+        """All trials, in the order of their numbers."""
+        return records_of(self.project)
+
+    def _ended(self, records: list[TrialRecord]) -> list[TrialRecord]:
+        return [record for record in records if record.status != "running"]
+
+    def pareto_front(self) -> list[TrialRecord]:
+        """The trials that no other beats in all objectives, the most accurate first."""
+        return answers.front_of(self.trials(), self.blueprint.goals)
+
+    def results_summary(self, num_trials: int = 10) -> None:
+        """Prints the front, the most accurate within the budget marked."""
+        print(answers.summary_of(self.trials(), self.blueprint.goals, self.limits, num_trials))
+        if self.rejected_share:
+            print(
+                f"{self.rejected_share:.0%} of the configurations considered would have trained "
+                f"longer than {self.max_trial_seconds:.0f} s and were not proposed"
+            )
+
+    @property
+    def rejected_share(self) -> float:
+        """Share of the considered configurations that would have taken too long to train."""
+        last = self.project.read_proposal((self.project.trial_ids() or [""])[-1])
+        state = {} if last is None else last.state
+        return float(state.get("rejected", 0) / max(state.get("considered", 0), 1))
+
+    def table(self) -> list[dict[str, Any]]:
+        """One flat row per trial: parameters, metrics, lineage."""
+        return answers.table_of(self.trials(), self.blueprint.goals)
+
+    def save_table(self, path: str | Path) -> None:
+        """Writes the table as a CSV file."""
+        write_bytes(path, answers.csv_of(self.table()).encode())
+
+    def hypervolumes(self) -> list[float]:
+        """The hypervolume of the front after each trial, from 0 to 1."""
+        return answers.hypervolumes(self._ended(self.trials()), self.blueprint.goals)
+
+    def lineage(self, trial: str | TrialRecord) -> list[TrialRecord]:
+        """A trial, its reference, the reference of that, and so on."""
+        trial_id = trial if isinstance(trial, str) else trial.trial_id
+        return answers.lineage_of(self.trials(), trial_id)
+
+    def dominating(
+        self, points: Sequence[tuple[float, float]], size: str = "nonzeros"
+    ) -> list[TrialRecord | None]:
+        """For each published (accuracy, size) the best trial that is as accurate and as small."""
+        return answers.dominating(self.trials(), points, size)
+
+    # Trained models.
+
+    def load_model(self, trial: Trial) -> keras.Model:
+        """The stripped model of a trial."""
+        return strip(self.load_sparse_model(trial.trial_id))
+
+    def load_sparse_model(self, trial_id: str) -> keras.Model:
+        """The trained model of a trial with its sparse layers, compiled."""
+        proposal = self.project.read_proposal(trial_id)
+        posterior = self.project.read_posterior(trial_id)
+        if proposal is None or posterior is None:
+            raise ValueError(f"trial must be one that has completed. Received: {trial_id!r}")
+        outcome = self.project.read_outcome(trial_id)
+        configuration = {**proposal.configuration, **(outcome.more if outcome else {})}
+        keras.backend.clear_session()  # layers without a name get the names that they had
+        hp = self._own_oracle.get_space()
+        hp.values = dict(configuration)
+        model = self.blueprint.build(configuration, hp, self.seed)
+        sources = self.blueprint.sources(configuration)
+        inherited = inherit(model, posterior, sources, sources)
+        if inherited.part or inherited.fresh:
+            raise ValueError(
+                "The hypermodel must build what it built in the search. Received: other layers "
+                f"{[*inherited.part, *inherited.fresh]}"
+            )
+        return model
+
+    def finetune(
+        self,
+        trial: str | TrialRecord,
+        x: Any,
+        y: Any = None,
+        *,
+        validation_data: Any,
+        epochs: int = 30,
+        batch_size: int = 128,
+        learning_rate: float = 1e-3,
+        augment: Callable[[Any], Any] | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+    ) -> tuple[keras.Model, dict[str, float]]:
+        """Trains a member of the front for longer, the learning rate falling to 0.
+
+        Args:
+            trial: Which one.
+            x: Training images, or a batched data set.
+            y: Class numbers.
+            validation_data: (x, y) or a batched data set.
+            epochs: To train, the KL term at full weight.
+            batch_size: Examples of a step.
+            learning_rate: At the start.
+            augment: As in `search`.
+            callbacks: As in `fit`.
+
+        Returns:
+            The stripped model and its metrics.
+        """
+        trial_id = trial if isinstance(trial, str) else trial.trial_id
+        training = Training(x, y, validation_data, epochs, batch_size, tuple(callbacks), augment)
+        training = checked(training)
+        model = self.load_sparse_model(trial_id)
+        steps = epochs * training.steps
+        model.optimizer.learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
+        proposal = self.project.read_proposal(trial_id)
+        configuration = {} if proposal is None else proposal.configuration
+        plan = schedule_of(configuration, epochs, inherits=True)._replace(epochs=epochs)
+        history = fit(model, plan, training, self.seed, callbacks)
+        metrics = {name: float(values[-1]) for name, values in history.items()}
+        metrics = {**metrics, **self.blueprint.measured(model)}
+        return strip(model), metrics

@@ -1,0 +1,331 @@
+"""What the searches behind the paper's tables are set to, all in one place, with the reasons.
+
+A search on one processor core reaches the paper's rows only if a trial costs about a minute:
+
+- *Few epochs, whole data.* What a small network needs is steps, not passes over the data, so a
+  trial sees all training images but few times: `epochs` from scratch, 40 % of them with inherited
+  weights. Small data sets have so few steps an epoch that they afford cross-validation.
+- *The learning rate falls to 0 as a cosine in every trial.* With a constant one the last epoch's
+  accuracy jumps by more than the networks of the front differ.
+- *Known good networks first.* `NETWORKS` starts the search where a strided first convolution and
+  two small ones already are close to the paper's rows; morphs of them inherit their weights.
+- *Narrow ranges.* The paper's ranges reach 100 filters and 800 000 FC weights; its winners have a
+  thousand parameters. Large networks cost the most and win nothing here.
+- *A budget at the largest published row*, which the search prefers.
+- *Long training for the front only.* `Final` is what members of the front get in the end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from keras_sparse.tuner.budget import Budget
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.parameters import Configuration, Value
+from keras_sparse.tuner.space import block_key, layer_key
+
+TRIALS = 120
+SEED = 1
+VARIANTS = ("main", "random", "size")
+"""The search itself; random configurations instead of proposals; without working memory."""
+
+PRUNING = {1: "unstructured", 2: "structured", 3: "structured"}
+"""Of the paper's tables; 2 and 3 come from one search."""
+
+MEMORY = {1: "", 2: "inputs+weights", 3: "inputs+outputs"}
+"""Model of working memory of each table; the first counts parameters only."""
+
+
+class Network(NamedTuple):
+    """A hand-made network: up to three convolutions per block.
+
+    Attributes:
+        layers: For each block its convolutions: (filters, kernel, stride).
+        pools: Pooling window after each block.
+        down: Max-pooling of the image before; 1 for none.
+    """
+
+    layers: tuple[tuple[tuple[int, int, int], ...], ...]
+    pools: tuple[int, ...]
+    down: int = 1
+
+
+def strided(first: int, second: int, third: int, down: int = 1) -> Network:
+    """Strided 3×3, 3×3, max-pooling, 3×3: what was best by hand."""
+    return Network((((first, 3, 2), (second, 3, 1)), ((third, 3, 1),)), (2, 1), down)
+
+
+def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:
+    """No large map is ever written: for working memory that counts inputs and outputs."""
+    start = 2 if down == 1 else 1
+    return Network((((first, 3, start), (second, 3, 2)), ((third, 3, 1),)), (1, 1), down)
+
+
+class Final(NamedTuple):
+    """Training of members of the front.
+
+    Attributes:
+        sparse_epochs: With the sparse layers and the full KL term, the learning rate a cosine.
+        epochs: Then of what is left, zeros held.
+        quantized_epochs: Then with fake quantization.
+        rate: Adam's learning rate at the start of the second part.
+        shift: Training images move by up to so many pixels both ways; 0 for none.
+        flip: Whether they are mirrored.
+        distillation: Share of the teacher's answer in the labels; 0 for no teacher.
+        members: At most so many networks.
+    """
+
+    sparse_epochs: int = 20
+    epochs: int = 40
+    quantized_epochs: int = 3
+    rate: float = 2e-3
+    shift: int = 1
+    flip: bool = False
+    distillation: float = 0.5
+    members: int = 16
+
+
+class Settings(NamedTuple):
+    """One search.
+
+    Attributes:
+        data: Name of the data set.
+        pruning: "unstructured", "structured" or None.
+        variant: One of `VARIANTS`.
+        epochs: Of a trial from scratch.
+        batch: Examples of a step.
+        folds: Of a cross-validation on the training images; 0 to use the validation set.
+        shift: As in `Final`, in the search.
+        examples: Training images used; None for all.
+        trials: How many.
+        seed: Of everything random.
+        budget: What the search prefers.
+        networks: Tried first.
+        ranges: Narrower than the extended space.
+        alpha: Weight of the KL term of the networks tried first.
+        threshold: Their pruning thresholds on log α.
+        rate: Adam's learning rate at the start of a trial.
+        most_seconds: Longest trial that may be proposed, by the common cost model.
+        final: Training of the front.
+    """
+
+    data: str
+    pruning: str | None
+    variant: str = "main"
+    epochs: int = 20
+    batch: int = 128
+    folds: int = 0
+    shift: int = 0
+    examples: int | None = None
+    trials: int = TRIALS
+    seed: int = SEED
+    budget: Budget = Budget()
+    networks: tuple[Network, ...] = ()
+    ranges: Mapping[str, Sequence[Value]] = {}  # noqa: RUF012  (never changed)
+    alpha: float = 0.05
+    threshold: float = 0.0
+    rate: float = 3e-3
+    most_seconds: float = 200.0
+    final: Final = Final()
+
+    @property
+    def name(self) -> str:
+        """Of the search and of its folders."""
+        parts = [self.data, self.pruning or "plain"]
+        parts += [] if self.variant == "main" else [self.variant]
+        parts += [f"{self.examples}"] if self.examples else []
+        parts += [f"seed{self.seed}"] if self.seed != SEED or self.examples else []
+        return "-".join(parts)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The paper's: working memory with structured pruning only."""
+        has_memory = self.pruning == "structured" and self.variant != "size"
+        return ("val_error", "model_size", *(("working_memory",) if has_memory else ()))
+
+
+_COMMON: dict[str, Sequence[Value]] = {
+    "num-conv-blocks": (1, 2),
+    "right-branch": [False],  # a neuron that reads the raw image costs a row's whole size
+    "zero-regularization-epochs": (5, 15),
+}
+_STRUCTURED: dict[str, Sequence[Value]] = {
+    **_COMMON,
+    "num-filters": (1, 32),
+    "total-fc-layer-weights": (50, 4000),
+    "alpha": (0.01, 0.5),
+    "pruning-thresholds": (-6.0, 1.0),
+}
+_UNSTRUCTURED: dict[str, Sequence[Value]] = {
+    **_COMMON,
+    "num-filters": (2, 48),
+    "total-fc-layer-weights": (200, 20_000),
+    "alpha": (0.05, 1.0),
+    "pruning-thresholds": (-2.0, 3.0),
+}
+
+_STRUCTURED_SETS = {
+    "mnist": Settings(
+        "mnist",
+        "structured",
+        budget=Budget(ram=2007, flash=2836, accuracy=0.95),
+        networks=(
+            strided(4, 8, 12),
+            strided(4, 6, 8),
+            strided(4, 12, 16),
+            twice_strided(3, 24, 32),
+            twice_strided(3, 8, 9, down=2),
+        ),
+    ),
+    "cifar10-binary": Settings(
+        "cifar10-binary",
+        "structured",
+        budget=Budget(ram=1310, flash=2048, accuracy=0.70),
+        networks=(
+            strided(8, 8, 8, down=2),
+            strided(6, 6, 8, down=2),
+            twice_strided(4, 8, 8, down=2),
+            twice_strided(3, 8, 12, down=2),
+        ),
+        final=Final(shift=2, flip=True),
+    ),
+    "chars4k-binary": Settings(
+        "chars4k-binary",
+        "structured",
+        epochs=60,
+        folds=3,
+        budget=Budget(ram=1679, flash=2048, accuracy=0.70),
+        networks=(strided(4, 4, 4), strided(3, 4, 6), twice_strided(4, 4, 8, down=2)),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+    ),
+    "chars4k": Settings(
+        "chars4k",
+        "structured",
+        epochs=60,
+        folds=3,
+        budget=Budget(ram=4096, flash=8192, accuracy=0.50),
+        networks=(strided(6, 12, 16), strided(8, 16, 24)),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+    ),
+    "kth-tips": Settings(
+        "kth-tips",
+        "structured",
+        epochs=60,
+        folds=3,
+        budget=Budget(ram=4096, flash=8192, accuracy=0.60),
+        networks=(strided(6, 12, 16, down=2), twice_strided(6, 12, 16, down=2)),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20, shift=2, flip=True),
+    ),
+    "digits": Settings(  # for tests
+        "digits",
+        "structured",
+        epochs=2,
+        batch=64,
+        networks=(Network((((4, 3, 1),),), (2,)),),
+        final=Final(1, 1, 1, members=2),
+    ),
+}
+_UNSTRUCTURED_SETS = {
+    "mnist": _STRUCTURED_SETS["mnist"]._replace(
+        budget=Budget(flash=1000, accuracy=0.96),
+        networks=(strided(6, 12, 16), strided(8, 16, 24), strided(8, 24, 40), strided(4, 8, 12)),
+        final=Final(sparse_epochs=40, epochs=60),
+    ),
+    "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
+        budget=Budget(flash=3200, accuracy=0.70),
+        networks=(strided(12, 24, 32), strided(8, 16, 24), strided(16, 24, 32, down=2)),
+        final=Final(sparse_epochs=30, epochs=60, shift=2, flip=True),
+    ),
+    "chars4k": _STRUCTURED_SETS["chars4k"]._replace(
+        budget=Budget(flash=1700, accuracy=0.50),
+        networks=(strided(8, 16, 24), strided(10, 20, 32), strided(8, 16, 16)),
+    ),
+    "chars4k-binary": _STRUCTURED_SETS["chars4k-binary"]._replace(budget=Budget(flash=1024)),
+    "kth-tips": _STRUCTURED_SETS["kth-tips"]._replace(budget=Budget(flash=4096)),
+    "digits": _STRUCTURED_SETS["digits"],
+}
+
+
+def settings_of(data: str, table: int, variant: str = "main") -> Settings:
+    """The search of a table and data set."""
+    if table not in PRUNING:
+        raise ValueError(f"table must be one of {list(PRUNING)}. Received: table={table!r}")
+    is_structured = PRUNING[table] == "structured"
+    sets = _STRUCTURED_SETS if is_structured else _UNSTRUCTURED_SETS
+    if data not in sets:
+        raise ValueError(f"data must be one of {list(sets)}. Received: data={data!r}")
+    settings = sets[data]._replace(pruning=PRUNING[table], variant=variant)
+    if is_structured:
+        return settings._replace(ranges=_STRUCTURED)
+    # More KL and thresholds in the middle, so that the first networks are already sparse.
+    return settings._replace(ranges=_UNSTRUCTURED, alpha=0.5, threshold=1.0)
+
+
+def ablation_settings(pruned: bool, seed: int) -> Settings:
+    """One search of the comparison with and without pruning, on a part of MNIST."""
+    unpruned = {k: v for k, v in _UNSTRUCTURED.items() if not k.startswith(_PRUNING_ONLY)}
+    return settings_of("mnist", 1)._replace(
+        pruning="unstructured" if pruned else None,
+        examples=10_000,
+        trials=100,
+        seed=seed,
+        budget=Budget(),
+        networks=(),
+        ranges=_UNSTRUCTURED if pruned else unpruned,
+    )
+
+
+_PRUNING_ONLY = ("alpha", "pruning-thresholds", "zero-regularization-epochs")
+
+
+def hypermodel_of(settings: Settings, shape: tuple[int, int, int], classes: int) -> SparseCNN:
+    """The networks of a search."""
+    return SparseCNN(
+        shape,
+        classes,
+        pruning=settings.pruning,
+        ranges=dict(settings.ranges),
+        learning_rate=settings.rate,
+        seed=settings.seed,
+    )
+
+
+def configuration_of(network: Network, settings: Settings, model: SparseCNN) -> Configuration:
+    """A hand-made network as a configuration of the space, repaired where the image is small."""
+    values: Configuration = {
+        "downsample-input": network.down > 1,
+        "downsample-input-in-depth": False,
+        "input-downsampling-rate": max(network.down, 2),
+        "pretraining": False,
+        "zero-regularization-epochs": 5,
+        "annealing-epochs": 20,
+        "alpha": settings.alpha,
+        "batch-norm": True,
+        "residual-connections": False,
+        "num-conv-blocks": len(network.layers),
+        "pooling-type": "max",
+        "global-pooling": "none",
+        "num-fc-layers": 0,
+        "left-branch": False,
+        "right-branch": False,
+    }
+    for block, (convolutions, pool) in enumerate(
+        zip(network.layers, network.pools, strict=True), start=1
+    ):
+        values[block_key("num-conv-layers", block)] = len(convolutions)
+        values[block_key("pooling-window", block)] = pool
+        for layer, (filters, kernel, stride) in enumerate(convolutions, start=1):
+            for stem, value in (
+                ("layer-type", "Conv2D"),
+                ("kernel-size", kernel),
+                ("num-filters", filters),
+                ("padding", "valid"),
+                ("stride", stride),
+            ):
+                values[layer_key(stem, block, layer)] = value
+    for name in model.space.parameters:
+        if name.startswith("pruning-thresholds"):
+            values[name] = settings.threshold
+    known = {name: value for name, value in values.items() if name in model.space.parameters}
+    complete = model.space.complete(known, np.random.default_rng(0))
+    return model.repaired(complete)

@@ -1,8 +1,8 @@
 """The end of a search: members of the front trained for longer, in int8, and the test set once.
 
-Members are chosen on validation data. Each is written to benchmarks/results/tables/<search>/members
-as `<name>.json` and `<name>.tflite` when it is done, so that a run that was stopped goes on with the
-next one. `test.json` says what the test set said, and how often it was asked.
+Members are chosen on validation data. Each is written when it is done, as `<name>.json` and
+`<name>.tflite` in benchmarks/results/tables/<search>/members, so that a run that was stopped goes
+on with the next one. `test.json` says what the test set said, and how often it was asked.
 """
 
 import tempfile
@@ -19,7 +19,7 @@ from keras_sparse.tuner.reading import records_of
 from keras_sparse.tuner.references import Published, published
 
 from benchmarks.record import commit, environment
-from benchmarks.tables_search import Places, RandomShift, tuner_of
+from benchmarks.tables_search import Places, RandomShift, is_searched, tuner_of
 from benchmarks.tables_settings import MEMORY, PRUNING, Final, Settings
 from benchmarks.tables_state import fronts_of
 from benchmarks.tables_training import in_int8, targets_of, train
@@ -152,7 +152,7 @@ def _finished(
 def record_of(
     model: keras.Model, data: datasets.Dataset, final: Final, seed: int, path: Path
 ) -> dict[str, Any]:
-    """Makes a trained plain model int8, writes `path`.tflite, and says all but the test accuracy."""
+    """Makes a trained plain model int8 and writes `path`.tflite; all but the test accuracy."""
     measured = in_int8(model, data, final.quantized_epochs, seed)
     write_bytes(path.with_name(f"{path.name}.tflite"), measured.flatbuffer)
     with tempfile.TemporaryDirectory() as folder:
@@ -213,6 +213,12 @@ def look_at_test(
             f"{earlier['looks']} times: --again looks once more and says so in the table. "
             "Received: again=False"
         )
+    unfinished = _unfinished(settings, places)
+    if unfinished:
+        raise ValueError(
+            f"The test set is for the final front, and {settings.name} is not there yet: run the "
+            f"parts search and final first. Received: {unfinished}"
+        )
     accuracies = {}
     for name in members:
         flatbuffer = (places.state(settings) / "members" / f"{name}.tflite").read_bytes()
@@ -225,3 +231,13 @@ def look_at_test(
             accuracies[name]["float"] = round(correct, 5)
     looks = int(earlier.get("looks", 0)) + 1
     write_json(path, {"looks": looks, "accuracy": accuracies, "commit": commit()})
+
+
+def _unfinished(settings: Settings, places: Places) -> str:
+    """What is missing before the test set may be asked; "" if nothing is."""
+    if not is_searched(settings, places):
+        return "a search with trials to run"
+    records = records_of(Project(places.folder(settings)))
+    names = {candidate.name for candidate in candidates_of(settings, records)}
+    missing = sorted(names - set(members_of(settings, places)))
+    return f"no {', '.join(missing)}" if missing else ""

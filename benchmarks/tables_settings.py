@@ -121,7 +121,7 @@ class Settings(NamedTuple):
     seed: int = SEED
     budget: Budget = Budget()
     networks: tuple[Network, ...] = ()
-    ranges: Mapping[str, Sequence[Value]] = {}  # noqa: RUF012  (never changed)
+    ranges: Mapping[str, Sequence[Value]] = {}
     alpha: float = 0.05
     threshold: float = 0.0
     rate: float = 3e-3

@@ -27,8 +27,8 @@ MOST_BYTES = 1_800_000
 
 def fronts_of(records: list[TrialRecord]) -> list[TrialRecord]:
     """The trials that are on the front by one of the tables' models of memory, in their order."""
-    sizes = [("nonzeros",)]
-    sizes += [("nonzeros", f"working_memory/inputs+{other}") for other in ("weights", "outputs")]
+    sizes = [("model_size",)]
+    sizes += [("model_size", f"working_memory/inputs+{other}") for other in ("weights", "outputs")]
     chosen: set[str] = set()
     for names in sizes:
         goals = [Goal("val_error"), *(Goal(name) for name in names)]

@@ -72,6 +72,7 @@ class Final(NamedTuple):
         shift: Training images move by up to so many pixels both ways; 0 for none.
         flip: Whether they are mirrored.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
+        teacher_steps: Training steps of the teacher, at least 10 epochs.
         members: At most so many networks.
     """
 
@@ -82,6 +83,7 @@ class Final(NamedTuple):
     shift: int = 1
     flip: bool = False
     distillation: float = 0.5
+    teacher_steps: int = 6000
     members: int = 16
 
 
@@ -222,7 +224,7 @@ _STRUCTURED_SETS = {
         epochs=2,
         batch=64,
         networks=(Network((((4, 3, 1),),), (2,)),),
-        final=Final(1, 1, 1, members=2),
+        final=Final(1, 1, 1, teacher_steps=100, members=2),
     ),
 }
 _UNSTRUCTURED_SETS = {

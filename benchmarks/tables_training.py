@@ -131,9 +131,7 @@ def teacher_network(shape: tuple[int, int, int], classes: int) -> keras.Model:
     return keras.Model(image, L.Dense(classes)(L.Dropout(0.2, seed=0)(x)))
 
 
-def targets_of(
-    data: datasets.Dataset, final: Final, folder: Path, seed: int, epochs: int | None = None
-) -> np.ndarray:
+def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) -> np.ndarray:
     """What the networks of the front learn: labels, mixed with a teacher's answers.
 
     The teacher trains once a data set, on the training images alone; its answers to them, not
@@ -141,10 +139,9 @@ def targets_of(
 
     Args:
         data: The data set.
-        final: Share of the teacher's answers.
+        final: Share of the teacher's answers, and how long it trains.
         folder: Of teachers.
         seed: Of the teacher.
-        epochs: Of the teacher; None for about 6 000 steps.
     """
     labels = one_hot(data.y_train, data.num_classes)
     if not final.distillation:
@@ -161,7 +158,7 @@ def targets_of(
             data,
             labels,
             final,
-            epochs=epochs or max(10, 6000 // steps),
+            epochs=max(10, final.teacher_steps // steps),
             rate=3e-3,
             seed=seed,
         )

@@ -133,6 +133,7 @@ def _finished(
             data.y_train,
             validation_data=(data.x_val, data.y_val),
             epochs=final.sparse_epochs,
+            learning_rate=final.sparse_rate,
             augment=RandomShift(final.shift) if final.shift else None,
         )
         path.parent.mkdir(parents=True, exist_ok=True)

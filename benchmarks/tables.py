@@ -21,13 +21,19 @@ from pathlib import Path
 from benchmarks.tables_baselines import run_baselines
 from benchmarks.tables_front import finish_front, look_at_test
 from benchmarks.tables_page import write_page
+from benchmarks.tables_rows import write_firmware
 from benchmarks.tables_search import Places, search
-from benchmarks.tables_settings import VARIANTS, Settings, ablation_settings, settings_of
+from benchmarks.tables_settings import (
+    ABLATION_SEEDS,
+    VARIANTS,
+    Settings,
+    ablation_settings,
+    settings_of,
+)
 from keras_sparse import datasets
 
 PARTS = ("search", "final", "test", "baselines")
 DATA = ("mnist", "cifar10-binary", "chars4k", "chars4k-binary", "kth-tips")
-ABLATION_SEEDS = (1, 2, 3)
 
 
 class Deadline:
@@ -75,6 +81,7 @@ def run_table(
 def _test(settings: Settings, data: datasets.Dataset, places: Places, again: bool) -> bool:
     if again or not (places.state(settings) / "test.json").is_file():
         look_at_test(settings, data, places, again=again)
+        write_firmware(settings, places)
     return True
 
 

@@ -12,7 +12,13 @@ from matplotlib.figure import Figure
 
 from benchmarks.tables_rows import baselines_of, outcome_of
 from benchmarks.tables_search import Places
-from benchmarks.tables_settings import MEMORY, PRUNING, Settings, ablation_settings, settings_of
+from benchmarks.tables_settings import (
+    ABLATION_SEEDS,
+    PRUNING,
+    Settings,
+    ablation_settings,
+    settings_of,
+)
 from benchmarks.tables_state import restore
 from keras_sparse.drawing import Picture, save
 
@@ -196,25 +202,25 @@ def write_figures(places: Places) -> list[Path]:
         if len(searches) == 2:
             facts = memory_facts(searches, LEAST_ACCURACY.get(data, 0.0))
             draw_memory(facts, target(f"{data}-memory"))
-    pairs = ablation_records(places)
-    if all(pairs):
-        draw_ablation(ablation_facts(*pairs, accuracy=0.95), target("mnist-ablation"))
+    ablation = ablation_of(places)
+    if ablation is not None:
+        draw_ablation(ablation, target("mnist-ablation"))
     return written
 
 
-def ablation_records(places: Places) -> list[list[list[TrialRecord]]]:
-    """The trials with and without pruning, of the seeds that were searched."""
+def ablation_of(places: Places) -> AblationFacts | None:
+    """What the searches with and without pruning say; None before there are some of both."""
     groups = []
     for pruned in (True, False):
-        searches = [opened(ablation_settings(pruned, seed), places) for seed in (1, 2, 3)]
+        searches = [opened(ablation_settings(pruned, seed), places) for seed in ABLATION_SEEDS]
         groups.append([search.records for search in searches if search is not None])
-    return groups
+    return ablation_facts(groups[0], groups[1], accuracy=0.95) if all(groups) else None
 
 
 def _winners(settings: Settings, search: Search, places: Places) -> list[str]:
     """Trials that answer the paper's rows; before there are answers the best within the budget."""
     trials = []
-    for table in [t for t, kind in PRUNING.items() if kind == settings.pruning and t in MEMORY]:
+    for table in [t for t, kind in PRUNING.items() if kind == settings.pruning]:
         outcome = outcome_of(settings, table, places)
         for row in outcome.rows if outcome else ():
             if row.published.method == "SpArSe" and row.by_validation is not None:

@@ -67,17 +67,21 @@ def candidates_of(settings: Settings, records: Sequence[TrialRecord]) -> list[Ca
     for table in tables_of(settings):
         for row in published(settings.data, MEMORY[table]):
             if row.method == "SpArSe" and row.model_size < _SMALL:
-                slack = _SLACK if can_trim else 1.0
-                fitting = [r for r in front if _excess(r.metrics, row, slack) == 0.0]
-                closest = sorted(front, key=lambda r, row=row: _excess(r.metrics, row))  # type: ignore[misc]
                 limit = int(row.model_size) if can_trim else None
-                some = (fitting or closest)[:PER_ROW]
+                some = _for_row(front, row, _SLACK if can_trim else 1.0)
                 chosen += [Candidate(record.trial_id, limit) for record in some]
     chosen = list(dict.fromkeys(chosen))[: settings.final.members]
     left = settings.final.members - len(chosen)
     places = np.linspace(0, len(front) - 1, min(left, len(front))).round().astype(int)
     spread = [Candidate(front[i].trial_id) for i in places.tolist()]
     return list(dict.fromkeys([*chosen, *spread]))
+
+
+def _for_row(front: list[TrialRecord], row: Published, slack: float) -> list[TrialRecord]:
+    """The most accurate that fit into a row; if none does, those that come closest."""
+    fitting = [record for record in front if _excess(record.metrics, row, slack) == 0.0]
+    closest = sorted(front, key=lambda record: _excess(record.metrics, row))
+    return (fitting or closest)[:PER_ROW]
 
 
 def _excess(metrics: dict[str, float], row: Published, slack: float = 1.0) -> float:

@@ -9,8 +9,7 @@ from keras_sparse.tuner.references import Published
 
 from benchmarks.record import RESULTS
 from benchmarks.tables_figures import (
-    ablation_facts,
-    ablation_records,
+    ablation_of,
     opened,
     random_facts,
     write_figures,
@@ -212,16 +211,19 @@ def _other(places: Places) -> str:
                     f"of random configurations, after {facts[2]} trials each, the same space, "
                     "training and first networks."
                 )
-    pairs = ablation_records(places)
-    if all(pairs):
-        facts_ = ablation_facts(*pairs, accuracy=0.95)
-        sizes = ["none" if size is None else f"{size:,.0f}" for size in facts_.smallest]
+    ablation = ablation_of(places)
+    if ablation is not None:
+        sizes = ["none" if size is None else f"{size:,.0f}" for size in ablation.smallest]
         lines.append(
-            f"- With and without pruning (10,000 MNIST images, {len(pairs[0])} seeds): the "
-            f"smallest network with {facts_.accuracy:.0%} on validation has {sizes[0]} parameters "
-            f"against {sizes[1]} (median). `python -m benchmarks.tables --ablation`"
+            f"- With and without pruning (10,000 MNIST images, {len(ablation.fronts[0])} seeds): "
+            f"the smallest network with {ablation.accuracy:.0%} on validation has {sizes[0]} "
+            f"parameters against {sizes[1]} (median). `python -m benchmarks.tables --ablation`"
         )
-    return "\n".join(["## Other comparisons\n", *lines, ""]) if lines else ""
+    lines.append(
+        "- LogNNet (Izotov et al., 2021), published, on an Arduino Uno: 82 % on MNIST at about 7 s "
+        "an image. What a CNN of this project does there: `python -m benchmarks.uno --run mnist`."
+    )
+    return "\n".join(["## Other comparisons\n", *lines, ""])
 
 
 def readme_table(places: Places) -> str:

@@ -5,15 +5,19 @@ images; its test accuracy says whether the row is dominated. *By test*: the pape
 accurate on the test images of the same networks, which flatters, and stands beside it.
 """
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published, published
 
-from benchmarks.tables_front import members_of
+from benchmarks.tables_front import members_of, tables_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import MEMORY, Settings
+from keras_sparse.deploy import to_c
+from keras_sparse.files import write_bytes
 
 
 class Answer(NamedTuple):
@@ -104,6 +108,28 @@ def fits(sizes: Mapping[str, float], row: Published) -> bool:
         return False
     memory = row.working_memory
     return memory is None or sizes[f"working_memory/{row.memory_model}"] <= memory
+
+
+def write_firmware(settings: Settings, places: Places) -> list[str]:
+    """Writes the C of the networks that answer the paper's rows; returns their names.
+
+    Only what is the network's own: `to_c` on the `.tflite` beside it adds the runtime.
+    """
+    names = {
+        row.by_validation.member
+        for table in tables_of(settings)
+        for row in (outcome_of(settings, table, places) or Outcome((), 0, "")).rows
+        if row.by_validation is not None and row.published.method == "SpArSe"
+    }
+    state = places.state(settings)
+    for name in sorted(names):
+        flatbuffer = (state / "members" / f"{name}.tflite").read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            firmware = to_c(flatbuffer, Path(folder) / "c")
+            for file in ("model.c", "model.h", "model.json"):
+                content = (firmware.directory / file).read_bytes()
+                write_bytes(state / "firmware" / name / file, content)
+    return sorted(names)
 
 
 def by_hand(data: str, table: int, places: Places) -> list[Published]:

@@ -32,6 +32,9 @@ VARIANTS = ("main", "random", "size")
 PRUNING = {1: "unstructured", 2: "structured", 3: "structured"}
 """Of the paper's tables; 2 and 3 come from one search."""
 
+ABLATION_SEEDS = (1, 2, 3)
+"""Of the comparison with and without pruning."""
+
 MEMORY = {1: "", 2: "inputs+weights", 3: "inputs+outputs"}
 """Model of working memory of each table; the first counts parameters only."""
 

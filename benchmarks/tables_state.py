@@ -27,7 +27,7 @@ MOST_BYTES = 1_800_000
 
 def fronts_of(records: list[TrialRecord]) -> list[TrialRecord]:
     """The trials that are on the front by one of the tables' models of memory, in their order."""
-    sizes = [("model_size",)]
+    sizes: list[tuple[str, ...]] = [("model_size",)]
     sizes += [("model_size", f"working_memory/inputs+{other}") for other in ("weights", "outputs")]
     chosen: set[str] = set()
     for names in sizes:

@@ -3,6 +3,7 @@
     python -m benchmarks.tables --table 1 --data mnist                # everything of a row set
     python -m benchmarks.tables --table 2 --data mnist --seconds 3600 # an hour of it
     python -m benchmarks.tables --table 2 --data mnist --variant random
+    python -m benchmarks.tables --table 2 --data mnist --effects      # what each option brings
     python -m benchmarks.tables --ablation                            # with and without pruning
     python -m benchmarks.tables --page                                # RESULTS.md, README, figures
 
@@ -19,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.tables_baselines import run_baselines
+from benchmarks.tables_effects import measure_effects
 from benchmarks.tables_front import finish_front, look_at_test
 from benchmarks.tables_page import write_page
 from benchmarks.tables_rows import write_firmware
@@ -71,6 +73,7 @@ def run_table(
         "final": lambda: finish_front(settings, data, places, deadline.is_over),
         "test": lambda: _test(settings, data, places, again),
         "baselines": lambda: run_baselines(data, places, deadline.is_over),
+        "effects": lambda: measure_effects(settings, data, places, deadline.is_over),
     }
     for part in parts:
         if not steps[part]():
@@ -94,6 +97,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="after so many nothing new is started")
     parser.add_argument("--again", action="store_true", help="look at the test set once more")
     parser.add_argument("--ablation", action="store_true", help="with and without pruning")
+    parser.add_argument("--effects", action="store_true", help="long training without each option")
     parser.add_argument("--page", action="store_true", help="write the results page and figures")
     parser.add_argument("--runs", type=Path, default=Places().runs, help="folder of the searches")
     arguments = parser.parse_args()
@@ -113,6 +117,7 @@ def main() -> None:
         # The other searches are compared by their fronts on validation data.
         everything = PARTS if arguments.variant == "main" else PARTS[:1]
         parts = (arguments.part,) if arguments.part else everything
+        parts = ("effects",) if arguments.effects else parts
         left = run_table(
             settings,
             datasets.load(arguments.data),

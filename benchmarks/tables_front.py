@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 from keras_sparse.tuner.answers import TrialRecord
+from keras_sparse.tuner.loading import load_network
 from keras_sparse.tuner.project import Project, read_json
 from keras_sparse.tuner.reading import records_of
 from keras_sparse.tuner.references import Published, published
@@ -96,17 +97,14 @@ def finish_front(
     settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
 ) -> bool:
     """Finishes all candidates of a search; returns whether it came to the end."""
-    records = records_of(Project(places.folder(settings)))
-    members = places.state(settings) / "members"
-    for candidate in candidates_of(settings, records):
+    members, final = places.state(settings) / "members", settings.final
+    for candidate in candidates_of(settings, records_with_weights(settings, places)):
         if (members / f"{candidate.name}.json").is_file():
             continue
         if is_over():
             return False
         start, cpu = time.monotonic(), time.process_time()
-        final = settings.final
-        targets = targets_of(data, final, places.runs / "teachers", settings.seed)
-        model = _finished(settings, data, places, candidate, targets)
+        model = finished(settings, data, places, candidate)
         record = record_of(model, data, final, settings.seed, members / candidate.name)
         record |= {"trial": candidate.trial, "trimmed to": candidate.limit}
         record |= {"seconds": round(time.monotonic() - start, 1)}
@@ -117,18 +115,28 @@ def finish_front(
     return True
 
 
-def _finished(
-    settings: Settings,
-    data: datasets.Dataset,
-    places: Places,
-    candidate: Candidate,
-    targets: np.ndarray,
+def records_with_weights(settings: Settings, places: Places) -> list[TrialRecord]:
+    """The trials whose weights are there: a restored search has those of the fronts only."""
+    project = Project(places.folder(settings))
+    return [
+        record
+        for record in records_of(project)
+        if (project.trial_folder(record.trial_id) / "posterior.npz").is_file()
+    ]
+
+
+def finished(
+    settings: Settings, data: datasets.Dataset, places: Places, candidate: Candidate
 ) -> keras.Model:
     """Longer training of a trial: first with its sparse layers, then of what they leave."""
     final = settings.final
-    path = places.folder(settings) / "final" / f"sparse-{candidate.trial}.keras"
+    targets = targets_of(data, final, places.runs / "teachers", settings.seed)
+    key = f"{candidate.trial}-{final.sparse_epochs}-shift{final.shift}"
+    path = places.folder(settings) / "final" / f"sparse-{key}.keras"
     if path.is_file():  # several candidates may be of one trial
         model = keras.models.load_model(path)
+    elif not final.sparse_epochs:
+        model = load_network(places.folder(settings), candidate.trial)
     else:
         tuner = tuner_of(settings, data, places)
         model, _ = tuner.finetune(
@@ -242,7 +250,7 @@ def _unfinished(settings: Settings, places: Places) -> str:
     """What is missing before the test set may be asked; "" if nothing is."""
     if not is_searched(settings, places):
         return "a search with trials to run"
-    records = records_of(Project(places.folder(settings)))
+    records = records_with_weights(settings, places)
     names = {candidate.name for candidate in candidates_of(settings, records)}
     missing = sorted(names - set(members_of(settings, places)))
     return f"no {', '.join(missing)}" if missing else ""

@@ -94,7 +94,7 @@ def _data_part(table: int, data: str, places: Places) -> str:
         lines += [*_rows(outcome.rows, table), "", *_missed(outcome.rows, table), ""]
     if members:
         lines += [*_members(settings, members, places), ""]
-    lines += [*_baselines(data, places), ""]
+    lines += [*_effects(settings, places), "", *_baselines(data, places), ""]
     return "\n".join(lines)
 
 
@@ -179,6 +179,17 @@ def _members(settings: Settings, members: dict[str, dict[str, Any]], places: Pla
         cells += [f"{sizes[column]:,.0f}" for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _effects(settings: Settings, places: Places) -> list[str]:
+    """What each option of the long training brings, on validation images."""
+    effects = read_json(places.state(settings) / "effects.json") or {}
+    lines = ["| network | training | validation, int8 | MS |", "| --- | --- | --- | --- |"]
+    for member, rows in effects.items():
+        for name, row in rows.items():
+            cells = [f"`{member}`", name, f"{row['val_accuracy_int8']:.2%}"]
+            lines.append(f"| {' | '.join(cells)} | {row['nonzeros']:,.0f} |")
+    return ["What each option of the long training brings:\n", *lines] if effects else []
 
 
 def _baselines(data: str, places: Places) -> list[str]:

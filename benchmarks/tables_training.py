@@ -148,7 +148,7 @@ def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) ->
         return labels
     path = folder / f"{data.name}-seed{seed}.npz"
     if path.is_file():
-        answers = read_arrays(path)["answers"].astype(np.float32)
+        answers = read_arrays(path)["answers"]
     else:
         keras.utils.set_random_seed(seed)
         teacher = teacher_network(data.input_shape, data.num_classes)
@@ -163,9 +163,12 @@ def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) ->
             seed=seed,
         )
         logits = teacher.predict(data.x_train, batch_size=500, verbose=0)
-        answers = tf.nn.softmax(logits / 2.0).numpy()  # softened: which other classes are close
-        write_arrays(path, {"answers": answers.astype(np.float16)})
-    return (1.0 - final.distillation) * labels + final.distillation * answers
+        # Softened, so that it says which other classes are close. Rounded also the first time: a
+        # run that goes on later must learn from the same.
+        answers = tf.nn.softmax(logits / 2.0).numpy().astype(np.float16)
+        write_arrays(path, {"answers": answers})
+    share = final.distillation
+    return (1.0 - share) * labels + share * answers.astype(np.float32)
 
 
 class Measured(NamedTuple):

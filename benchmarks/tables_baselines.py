@@ -12,32 +12,27 @@ from typing import Any
 import keras
 import numpy as np
 from keras_sparse.tuner.hypermodel import SparseCNN
-from keras_sparse.tuner.project import read_json
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC
 
-from benchmarks import lenet
-from benchmarks.magnitude import MagnitudePruning
-from benchmarks.record import RESULTS, commit, environment
+from benchmarks.record import commit, environment
 from benchmarks.tables_front import record_of
+from benchmarks.tables_lenet import (
+    LENET_EPOCHS,
+    Record,
+    lenet_magnitude,
+    lenet_spvd,
+    published_lenet,
+)
+from benchmarks.tables_networks import Network, configuration_of, strided
 from benchmarks.tables_rows import baselines_of
 from benchmarks.tables_search import Places
-from benchmarks.tables_settings import (
-    SEED,
-    Final,
-    Network,
-    Settings,
-    configuration_of,
-    settings_of,
-    strided,
-)
+from benchmarks.tables_settings import SEED, Final, Settings, settings_of
 from benchmarks.tables_training import targets_of, train
-from keras_sparse import KLAnnealing, datasets, sparsity
+from keras_sparse import datasets
 from keras_sparse.deploy import MicroModel
 from keras_sparse.files import write_json
-from keras_sparse.layers import SpVDConv2D, SpVDDense
-from keras_sparse.scoring import accuracy
 
 _SVM_EXAMPLES = {"mnist": 20_000, "cifar10-binary": 8_000}
 """A kernel machine's time grows with the square of the examples, so the large sets are cut."""
@@ -56,12 +51,6 @@ BY_HAND = {
 }
 """Strided 3×3, 3×3, pooling, 3×3, dense, trained as members of the front are."""
 
-_LENET_EPOCHS = {"cifar10-binary": 40, "chars4k": 150, "chars4k-binary": 150, "kth-tips": 150}
-_CHUNK = 5
-"""Epochs between two looks at the time."""
-
-Record = dict[str, Any]
-
 
 def run_baselines(data: datasets.Dataset, places: Places, is_over: Callable[[], bool]) -> bool:
     """Runs what has not been run; returns whether it came to the end."""
@@ -73,7 +62,7 @@ def run_baselines(data: datasets.Dataset, places: Places, is_over: Callable[[], 
     settings = settings_of(data.name, 2)
     for name, network in BY_HAND.get(data.name, {}).items():
         methods[f"by hand {name}"] = _bound(hand_made, network, settings, data, places, name)
-    if data.name in _LENET_EPOCHS:
+    if data.name in LENET_EPOCHS:
         methods["LeNet + SpVD"] = lambda: lenet_spvd(data, places, is_over)
         methods["LeNet + magnitude"] = lambda: lenet_magnitude(data, places, is_over)
     if data.name == "mnist":
@@ -167,7 +156,7 @@ def hand_made(
     """A network made by hand, trained as members of the front are."""
     keras.utils.set_random_seed(SEED)
     hypermodel = SparseCNN(data.input_shape, data.num_classes, pruning=None, seed=SEED)
-    model = hypermodel.network(configuration_of(network, settings, hypermodel))
+    model = hypermodel.network(configuration_of(network, hypermodel))
     final: Final = settings.final
     targets = targets_of(data, final, places.runs / "teachers", SEED)
     epochs = final.sparse_epochs + final.epochs
@@ -178,101 +167,3 @@ def hand_made(
     record["test_accuracy"] = round(float(micro.evaluate(data.x_test, data.y_test)), 5)
     record["size"] = record["sizes"]["nonzeros"]
     return {**record, "val_accuracy": record["val_accuracy_int8"], "setting": "in int8"}
-
-
-def published_lenet(name: str) -> Record:
-    """A run of `benchmarks.lenet`, which has its own record."""
-    run = dict((read_json(RESULTS / "lenet.json") or {})[name])
-    tried = [(row["nonzeros"], row["val_error_percent"]) for row in run["tried on validation"]]
-    return {
-        "setting": f"benchmarks.lenet, {run['epochs']} epochs",
-        "seed": run["seed"],
-        "val_accuracy": round(1.0 - run["val_error_percent"] / 100, 5),
-        "test_accuracy": round(1.0 - run["test_error_percent"] / 100, 5),
-        "size": run["nonzeros"],
-        "curve (nonzeros, val error %)": tried,
-    }
-
-
-def lenet_for(data: datasets.Dataset, conv: Any, dense: Any) -> keras.Model:
-    """LeNet-5 for images of any size."""
-    return keras.Sequential(
-        [
-            keras.Input(data.input_shape),
-            conv(20, 5, activation="relu", name="conv1"),
-            keras.layers.MaxPooling2D(2),
-            conv(50, 5, activation="relu", name="conv2"),
-            keras.layers.MaxPooling2D(2),
-            keras.layers.Flatten(),
-            dense(500, activation="relu", name="fc1"),
-            dense(data.num_classes, name="logits"),
-        ]
-    )
-
-
-def _trained_lenet(
-    method: str,
-    data: datasets.Dataset,
-    places: Places,
-    is_over: Callable[[], bool],
-    callbacks: list[Any],
-) -> tuple[keras.Model, lenet.Run, int] | None:
-    """A LeNet, from its last checkpoint; None if the time is over before it is done."""
-    epochs = _LENET_EPOCHS[data.name]
-    run = lenet.RUNS["lenet5-spvd"]._replace(
-        method=method, epochs=epochs, at_least=0.0, within=0.5, shift=1, narrow=()
-    )
-    layers = (
-        (SpVDConv2D, SpVDDense) if method == "spvd" else (keras.layers.Conv2D, keras.layers.Dense)
-    )
-    keras.utils.set_random_seed(SEED)
-    model = lenet_for(data, *layers)
-    weights = sparsity(model).total.weights
-    lenet.compile_model(model, run.rate, epochs * max(1, lenet.steps_of(data)), run.power)
-    folder = places.runs / "lenet" / f"{data.name}-{method}"
-    for stop in range(_CHUNK, epochs + 1, _CHUNK):
-        if is_over():
-            return None
-        part = run._replace(epochs=stop)
-        model, _ = lenet.train(model, part, data, callbacks, folder, SEED, _CHUNK)
-    return model, run, weights
-
-
-def lenet_spvd(
-    data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
-) -> Record | None:
-    """LeNet-5 with SpVD layers; thresholds chosen on the validation images."""
-    zero, rising = _LENET_EPOCHS[data.name] // 10, _LENET_EPOCHS[data.name] // 4
-    annealing = KLAnnealing(len(data.x_train), zero, rising)
-    trained = _trained_lenet("spvd", data, places, is_over, [annealing])
-    if trained is None:
-        return None
-    model, run, weights = trained
-    small, row, rows = lenet.choose(model, run, data, SEED, weights)
-    return {
-        "setting": f"{run.epochs} epochs",
-        "val_accuracy": round(1.0 - row["val_error_percent"] / 100, 5),
-        "test_accuracy": round(float(accuracy(small, data.x_test, data.y_test)), 5),
-        "size": row["nonzeros"],
-        "sparsity": 1.0 - row["nonzeros"] / weights,
-        "curve (nonzeros, val error %)": [(r["nonzeros"], r["val_error_percent"]) for r in rows],
-    }
-
-
-def lenet_magnitude(
-    data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
-) -> Record | None:
-    """LeNet-5 pruned by magnitude to the sparsity that SpVD reached."""
-    share = baselines_of(data.name, places)["LeNet + SpVD"]["sparsity"]
-    epochs = _LENET_EPOCHS[data.name]
-    pruning = MagnitudePruning(share, begin=epochs // 5, end=epochs * 3 // 4)
-    trained = _trained_lenet("magnitude", data, places, is_over, [pruning])
-    if trained is None:
-        return None
-    model = trained[0]
-    return {
-        "setting": f"{epochs} epochs",
-        "val_accuracy": round(float(accuracy(model, data.x_val, data.y_val)), 5),
-        "test_accuracy": round(float(accuracy(model, data.x_test, data.y_test)), 5),
-        "size": sparsity(model).total.nonzeros,
-    }

@@ -28,11 +28,12 @@ from keras_sparse import datasets
 from keras_sparse.deploy import MicroModel, to_c
 from keras_sparse.files import write_bytes, write_json
 
-PER_ROW = 2
-"""Candidates for each published row."""
+_PER_ROW = 2
+"""Candidates for each published row, as they are."""
 
-_SLACK = 1.6
-"""Trials up to so much larger than a row are trimmed to it; only for single weights."""
+_SLACKS = (1.3, 2.0, 4.0)
+"""The best of the trials up to so much larger than a row are trimmed to it while they train on; for
+single weights only. A larger one has more to choose from and more to lose."""
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -68,9 +69,14 @@ def candidates_of(settings: Settings, records: Sequence[TrialRecord]) -> list[Ca
     for table in tables_of(settings):
         for row in published(settings.data, MEMORY[table]):
             if row.method == "SpArSe" and row.model_size < _SMALL:
-                limit = int(row.model_size) if can_trim else None
-                some = _for_row(front, row, _SLACK if can_trim else 1.0)
-                chosen += [Candidate(record.trial_id, limit) for record in some]
+                if can_trim:
+                    some = [
+                        record for slack in _SLACKS for record in _for_row(front, row, slack, 1)
+                    ]
+                    chosen += [Candidate(r.trial_id, int(row.model_size)) for r in some]
+                else:
+                    some = _for_row(front, row, 1.0, _PER_ROW)
+                    chosen += [Candidate(record.trial_id) for record in some]
     chosen = list(dict.fromkeys(chosen))[: settings.final.members]
     left = settings.final.members - len(chosen)
     places = np.linspace(0, len(front) - 1, min(left, len(front))).round().astype(int)
@@ -78,11 +84,13 @@ def candidates_of(settings: Settings, records: Sequence[TrialRecord]) -> list[Ca
     return list(dict.fromkeys([*chosen, *spread]))
 
 
-def _for_row(front: list[TrialRecord], row: Published, slack: float) -> list[TrialRecord]:
+def _for_row(
+    front: list[TrialRecord], row: Published, slack: float, count: int
+) -> list[TrialRecord]:
     """The most accurate that fit into a row; if none does, those that come closest."""
     fitting = [record for record in front if _excess(record.metrics, row, slack) == 0.0]
     closest = sorted(front, key=lambda record: _excess(record.metrics, row))
-    return (fitting or closest)[:PER_ROW]
+    return (fitting or closest)[:count]
 
 
 def _excess(metrics: dict[str, float], row: Published, slack: float = 1.0) -> float:

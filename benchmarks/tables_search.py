@@ -14,7 +14,7 @@ from keras_sparse.tuner.tuner import SparseTuner
 from keras_tuner.engine.trial import Trial
 
 from benchmarks.record import RESULTS
-from benchmarks.tables_settings import Settings, configuration_of, hypermodel_of
+from benchmarks.tables_settings import Settings, first_configurations, hypermodel_of
 from benchmarks.tables_state import restore, save_state
 from keras_sparse import datasets
 from keras_sparse.files import write_json
@@ -125,14 +125,13 @@ def tuner_of(settings: Settings, data: datasets.Dataset, places: Places) -> Tabl
     """The tuner of a search, restored from its trimmed state if its folder is gone."""
     restore(places.state(settings), places.folder(settings))
     model = hypermodel_of(settings, data.input_shape, data.num_classes)
-    initial = [configuration_of(network, settings, model) for network in settings.networks]
     tuner = TableTuner(
         model,
         settings.objectives,
         budget=settings.budget,
         max_trials=settings.trials,
         stages=(Stage(settings.trials, 0.0),) if settings.variant == "random" else None,
-        initial_configurations=initial,
+        initial_configurations=first_configurations(settings, model),
         max_trial_seconds=settings.most_seconds,
         directory=places.runs,
         project_name=settings.name,

@@ -18,11 +18,11 @@ A search on one processor core reaches the paper's rows only if a trial costs ab
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
 from keras_sparse.tuner.budget import Budget
 from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Configuration, Value
-from keras_sparse.tuner.space import block_key, layer_key
+
+from benchmarks.tables_networks import Network, strided, twice_strided
 
 TRIALS = 120
 SEED = 1
@@ -37,31 +37,6 @@ ABLATION_SEEDS = (1, 2, 3)
 
 MEMORY = {1: "", 2: "inputs+weights", 3: "inputs+outputs"}
 """Model of working memory of each table; the first counts parameters only."""
-
-
-class Network(NamedTuple):
-    """A hand-made network: up to three convolutions per block.
-
-    Attributes:
-        layers: For each block its convolutions: (filters, kernel, stride).
-        pools: Pooling window after each block.
-        down: Max-pooling of the image before; 1 for none.
-    """
-
-    layers: tuple[tuple[tuple[int, int, int], ...], ...]
-    pools: tuple[int, ...]
-    down: int = 1
-
-
-def strided(first: int, second: int, third: int, down: int = 1) -> Network:
-    """Strided 3×3, 3×3, max-pooling, 3×3: what was best by hand."""
-    return Network((((first, 3, 2), (second, 3, 1)), ((third, 3, 1),)), (2, 1), down)
-
-
-def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:
-    """No large map is ever written: for working memory that counts inputs and outputs."""
-    start = 2 if down == 1 else 1
-    return Network((((first, 3, start), (second, 3, 2)), ((third, 3, 1),)), (1, 1), down)
 
 
 class Final(NamedTuple):
@@ -201,7 +176,7 @@ _STRUCTURED_SETS = {
     "chars4k-binary": Settings(
         "chars4k-binary",
         "structured",
-        epochs=60,
+        epochs=45,
         batch=64,
         folds=3,
         shift=1,
@@ -216,7 +191,7 @@ _STRUCTURED_SETS = {
     "chars4k": Settings(
         "chars4k",
         "structured",
-        epochs=60,
+        epochs=45,
         batch=64,
         folds=3,
         shift=1,
@@ -227,7 +202,7 @@ _STRUCTURED_SETS = {
     "kth-tips": Settings(
         "kth-tips",
         "structured",
-        epochs=60,
+        epochs=45,
         batch=64,
         folds=3,
         shift=1,
@@ -310,42 +285,9 @@ def hypermodel_of(settings: Settings, shape: tuple[int, int, int], classes: int)
     )
 
 
-def configuration_of(network: Network, settings: Settings, model: SparseCNN) -> Configuration:
-    """A hand-made network as a configuration of the space, repaired where the image is small."""
-    values: Configuration = {
-        "downsample-input": network.down > 1,
-        "downsample-input-in-depth": False,
-        "input-downsampling-rate": max(network.down, 2),
-        "pretraining": False,
-        "zero-regularization-epochs": 5,
-        "annealing-epochs": 20,
-        "alpha": settings.alpha,
-        "batch-norm": True,
-        "residual-connections": False,
-        "num-conv-blocks": len(network.layers),
-        "pooling-type": "max",
-        "global-pooling": "none",
-        "num-fc-layers": 0,
-        "left-branch": False,
-        "right-branch": False,
-    }
-    for block, (convolutions, pool) in enumerate(
-        zip(network.layers, network.pools, strict=True), start=1
-    ):
-        values[block_key("num-conv-layers", block)] = len(convolutions)
-        values[block_key("pooling-window", block)] = pool
-        for layer, (filters, kernel, stride) in enumerate(convolutions, start=1):
-            for stem, value in (
-                ("layer-type", "Conv2D"),
-                ("kernel-size", kernel),
-                ("num-filters", filters),
-                ("padding", "valid"),
-                ("stride", stride),
-            ):
-                values[layer_key(stem, block, layer)] = value
-    for name in model.space.parameters:
-        if name.startswith("pruning-thresholds"):
-            values[name] = settings.threshold
-    known = {name: value for name, value in values.items() if name in model.space.parameters}
-    complete = model.space.complete(known, np.random.default_rng(0))
-    return model.repaired(complete)
+def first_configurations(settings: Settings, model: SparseCNN) -> list[Configuration]:
+    """The hand-made networks with which a search begins."""
+    return [
+        configuration_of(network, model, alpha=settings.alpha, threshold=settings.threshold)
+        for network in settings.networks
+    ]

@@ -22,7 +22,7 @@ from keras_sparse.tuner.budget import Budget
 from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Configuration, Value
 
-from benchmarks.tables_networks import Network, strided, twice_strided
+from benchmarks.tables_networks import Network, configuration_of, strided, twice_strided
 
 TRIALS = 120
 SEED = 1

@@ -26,10 +26,14 @@ _CHUNK = 5
 def published_lenet(name: str) -> Record:
     """A run of `benchmarks.lenet`, which has its own record."""
     run = dict((read_json(RESULTS / "lenet.json") or {})[name])
-    tried = [(row["nonzeros"], row["val_error_percent"]) for row in run["tried on validation"]]
+    tried = [
+        (row["nonzeros"], row["val_error_percent"]) for row in run.get("tried on validation", ())
+    ]
     return {
         "setting": f"benchmarks.lenet, {run['epochs']} epochs",
         "seed": run["seed"],
+        "command": run["environment"]["command"],
+        "commit": run.get("commit", "before commits were recorded"),
         "val_accuracy": round(1.0 - run["val_error_percent"] / 100, 5),
         "test_accuracy": round(1.0 - run["test_error_percent"] / 100, 5),
         "size": run["nonzeros"],

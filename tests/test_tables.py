@@ -11,7 +11,7 @@ from keras_sparse.tuner.project import Project
 from keras_sparse.tuner.references import Published
 from keras_sparse.tuner.training import Training
 
-from benchmarks import tables_baselines, tables_effects, tables_page
+from benchmarks import tables_baselines, tables_effects, tables_lenet, tables_page
 from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_figures import ablation_facts
 from benchmarks.tables_front import Candidate, candidates_of, look_at_test, members_of
@@ -29,6 +29,8 @@ from benchmarks.tables_settings import (
 from benchmarks.tables_state import MOST_BYTES, fronts_of, restore, save_state
 from benchmarks.tables_training import hold, targets_of, train, trim
 from keras_sparse import datasets, measure
+from keras_sparse.files import write_json
+from tests.test_benchmarks import tiny_data
 from tests.tuner.searches import computed, search
 
 WM = "working_memory/inputs+weights"
@@ -214,6 +216,23 @@ def test_the_same_seed_moves_the_same_batches():
     first = batches(1)
     np.testing.assert_array_equal(first, batches(1))
     assert not np.array_equal(first, batches(2))
+
+
+@pytest.mark.slow
+def test_lenet_goes_on_where_the_time_was_over(tmp_path, monkeypatch):
+    monkeypatch.setitem(tables_lenet.LENET_EPOCHS, "tiny", 10)
+    monkeypatch.setattr(tables_lenet.lenet, "FINETUNED", 1)
+    data, places = tiny_data(), Places(tmp_path / "runs", tmp_path / "results")
+    chances = iter([False, True])
+    assert tables_lenet.lenet_spvd(data, places, lambda: next(chances)) is None
+    state = tmp_path / "runs" / "lenet" / "tiny-spvd" / "state.json"
+    assert json.loads(state.read_text())["epoch"] == 5
+    found = tables_lenet.lenet_spvd(data, places, lambda: False)
+    assert json.loads(state.read_text())["epoch"] == 10
+    assert 0 < found["sparsity"] < 1
+    write_json(tmp_path / "results" / "baselines" / "tiny.json", {"LeNet + SpVD": found})
+    pruned = tables_lenet.lenet_magnitude(data, places, lambda: False)
+    assert pruned["size"] == pytest.approx(found["size"], abs=2)
 
 
 # All of it.

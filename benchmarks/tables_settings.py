@@ -87,7 +87,8 @@ class Settings(NamedTuple):
         alpha: Weight of the KL term of the networks tried first.
         threshold: Their pruning thresholds on log α.
         rate: Adam's learning rate at the start of a trial.
-        most_seconds: Longest trial that may be proposed, by the common cost model.
+        most_seconds: Longest trial that may be proposed, by the common cost model, which is about
+            half of what one core of a small virtual machine takes.
         final: Training of the front.
     """
 
@@ -107,7 +108,7 @@ class Settings(NamedTuple):
     alpha: float = 0.05
     threshold: float = 0.0
     rate: float = 3e-3
-    most_seconds: float = 200.0
+    most_seconds: float = 100.0
     final: Final = Final()
 
     @property
@@ -252,8 +253,13 @@ def settings_of(data: str, table: int, variant: str = "main") -> Settings:
     if is_structured:
         return settings._replace(ranges=_STRUCTURED)
     # More KL, lower thresholds and more steps, so that the first networks are already sparse.
-    batch = min(settings.batch, 128)
-    return settings._replace(ranges=_UNSTRUCTURED, alpha=0.5, threshold=-1.0, batch=batch)
+    return settings._replace(
+        ranges=_UNSTRUCTURED,
+        alpha=0.5,
+        threshold=-1.0,
+        batch=min(settings.batch, 128),
+        most_seconds=1.5 * settings.most_seconds,
+    )
 
 
 def ablation_settings(pruned: bool, seed: int) -> Settings:

@@ -87,7 +87,7 @@ class RandomShift(keras.layers.Layer):
 
 
 class Clock:
-    """Wall-clock and processor seconds of a search over all of its sessions.
+    """Wall-clock and processor seconds of a search, however often it was started.
 
     Args:
         folder: Of the search.
@@ -97,14 +97,14 @@ class Clock:
         self.path = folder / "clock.json"
         known = read_json(self.path) or {}
         self.before = {name: float(known.get(name, 0.0)) for name in ("wall", "cpu")}
-        self.sessions = int(known.get("sessions", 0)) + 1
+        self.starts = int(known.get("starts", 0)) + 1
         self.start = {"wall": time.monotonic(), "cpu": time.process_time()}
 
     def tick(self) -> None:
         """Writes how long it has taken up to now."""
         now = {"wall": time.monotonic(), "cpu": time.process_time()}
         spent = {n: round(self.before[n] + now[n] - self.start[n], 1) for n in self.before}
-        write_json(self.path, {**spent, "sessions": self.sessions})
+        write_json(self.path, {**spent, "starts": self.starts})
 
 
 class TableTuner(SparseTuner):

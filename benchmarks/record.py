@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -47,10 +48,30 @@ def environment() -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """The commit that is checked out, with a "+" if files have changed since; "" if unknown."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        name = _answer([*git, "rev-parse", "--short", "HEAD"])
+        changed = _answer([*git, "status", "--porcelain", "--", "*.py"])
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return name + ("+" if changed else "")
+
+
+def _answer(command: list[str]) -> str:
+    return subprocess.run(  # noqa: S603  (fixed words)
+        command, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+_FOLDERS = ("--checkpoints", "--runs", "--seconds")
+
+
 def _arguments() -> list[str]:
-    """The command line without folders: where checkpoints lie changes no result."""
+    """The command line without folders and time limits, which change no result."""
     words = iter(sys.argv[1:])
-    return [word for word in words if word != "--checkpoints" or next(words, None) is None]
+    return [word for word in words if word not in _FOLDERS or next(words, None) is None]
 
 
 def _processor() -> str:

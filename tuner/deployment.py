@@ -81,7 +81,7 @@ def deploy_trial(
         examples.y_train,
         epochs=epochs,
         validation_data=(examples.x_val, examples.y_val),
-        input_range=_input_range(examples),
+        input_range=input_range(examples),
     )
     card = export(
         quantized,
@@ -106,7 +106,7 @@ def deploy_trial(
     return Deployment(facts, out, problem)
 
 
-def _input_range(data: datasets.Dataset) -> tuple[float, float] | None:
+def input_range(data: datasets.Dataset) -> tuple[float, float] | None:
     """Grey pixels from 0 to 255 as the network sees them: then the device takes pixel − 128.
 
     None, for the range of the data, if there are several channels or other pixels.

@@ -1,0 +1,230 @@
+"""The paper's figures from the searches of the tables. Facts first, drawing second."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from keras_sparse.tuner.answers import TrialRecord, front_of, hypervolumes
+from keras_sparse.tuner.goals import Goal
+from keras_sparse.tuner.plots import plot_front, plot_lineage, plot_scatter, plot_trial
+from keras_sparse.tuner.reading import Search, read_search
+from matplotlib.figure import Figure
+
+from benchmarks.tables_rows import baselines_of, outcome_of
+from benchmarks.tables_search import Places
+from benchmarks.tables_settings import (
+    ABLATION_SEEDS,
+    PRUNING,
+    Settings,
+    ablation_settings,
+    settings_of,
+)
+from benchmarks.tables_state import restore
+from keras_sparse.drawing import Picture, save
+
+LEAST_ACCURACY = {"mnist": 0.95, "cifar10-binary": 0.7}
+"""Of the networks in the paper's scatters and in its first figure."""
+
+_COLOURS = ("#4c72b0", "#dd8452")
+_DATA = ("mnist", "cifar10-binary", "chars4k", "chars4k-binary", "kth-tips")
+
+
+class MemoryFacts(NamedTuple):
+    """What it costs in working memory to optimise the size alone.
+
+    Attributes:
+        labels: Of the two searches.
+        points: For each of them (model size, working memory, validation accuracy) of the networks
+            on its front that are accurate enough.
+        least_accuracy: How accurate that is.
+    """
+
+    labels: tuple[str, str]
+    points: tuple[tuple[tuple[float, float, float], ...], ...]
+    least_accuracy: float
+
+
+class AblationFacts(NamedTuple):
+    """Fronts with and without pruning after the same number of configurations.
+
+    Attributes:
+        fronts: For with and without, of each seed: (non-zeros, validation accuracy), from small to
+            large.
+        smallest: For with and without, the median over the seeds of the smallest network that is at
+            least `accuracy` accurate; None if a seed has none.
+        accuracy: See there.
+    """
+
+    fronts: tuple[tuple[tuple[tuple[float, float], ...], ...], ...]
+    smallest: tuple[float | None, ...]
+    accuracy: float
+
+
+def opened(settings: Settings, places: Places) -> Search | None:
+    """A search, restored if need be; None if it was never started."""
+    restore(places.state(settings), places.folder(settings))
+    folder = places.folder(settings)
+    return read_search(folder) if (folder / "project.json").is_file() else None
+
+
+def memory_facts(searches: Sequence[Search], least_accuracy: float) -> MemoryFacts:
+    """Of a search for size and memory, and one for size alone."""
+    points = tuple(
+        tuple(
+            (r.metrics["nonzeros"], r.metrics["working_memory"], 1.0 - r.metrics["val_error"])
+            for r in search.front
+            if 1.0 - r.metrics["val_error"] >= least_accuracy
+        )
+        for search in searches
+    )
+    return MemoryFacts(("size and working memory", "size alone"), points, least_accuracy)
+
+
+def ablation_facts(
+    with_pruning: Sequence[Sequence[TrialRecord]],
+    without: Sequence[Sequence[TrialRecord]],
+    accuracy: float,
+) -> AblationFacts:
+    """Of the trials of several seeds."""
+    groups = (with_pruning, without)
+    fronts = tuple(tuple(_front(records) for records in group) for group in groups)
+    smallest = []
+    for group in fronts:
+        sizes = [min((s for s, a in front if a >= accuracy), default=None) for front in group]
+        known = sorted(size for size in sizes if size is not None)
+        is_complete = bool(known) and len(known) == len(sizes)
+        smallest.append(known[len(known) // 2] if is_complete else None)
+    return AblationFacts(fronts, tuple(smallest), accuracy)
+
+
+def _front(records: Sequence[TrialRecord]) -> tuple[tuple[float, float], ...]:
+    goals = [Goal("val_error"), Goal("nonzeros")]
+    front = front_of([r for r in records if "nonzeros" in r.metrics], goals)
+    return tuple(sorted((r.metrics["nonzeros"], 1.0 - r.metrics["val_error"]) for r in front))
+
+
+def random_facts(data: str, table: int, places: Places) -> tuple[float, float, int] | None:
+    """Hypervolumes of a search and of random trials after as many, and how many; None without."""
+    ended = []
+    for variant in ("main", "random"):
+        search = opened(settings_of(data, table, variant), places)
+        if search is None:
+            return None
+        ended.append([r for r in search.records if r.status != "running"])
+        goals = search.goals
+    count = min(map(len, ended))
+    if not count:
+        return None
+    volumes = [hypervolumes(records[:count], goals, only_last=True)[-1] for records in ended]
+    return volumes[0], volumes[1], count
+
+
+def draw_memory(facts: MemoryFacts, path: Path) -> None:
+    """The paper's first figure."""
+    figure = Picture(figsize=(5.6, 4.2), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    for label, points, colour in zip(facts.labels, facts.points, _COLOURS, strict=True):
+        sizes, memories = [p[0] for p in points], [p[1] for p in points]
+        axes.scatter(sizes, memories, color=colour, label=label, s=26, linewidth=0)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlabel("model size, non-zero parameters")
+    axes.set_ylabel("working memory, bytes (inputs and weights)")
+    axes.set_title(f"fronts, at least {facts.least_accuracy:.0%} accurate", fontsize=9)
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, path)
+
+
+def draw_ablation(facts: AblationFacts, path: Path) -> None:
+    """Fronts with and without pruning, a line for each seed."""
+    figure = Picture(figsize=(5.6, 4.2), dpi=120, layout="constrained")
+    axes = figure.subplots()
+    labels = ("with pruning", "without pruning")
+    for label, group, colour in zip(labels, facts.fronts, _COLOURS, strict=True):
+        for number, front in enumerate(group):
+            sizes, accuracies = [p[0] for p in front], [100 * p[1] for p in front]
+            shown = label if number == 0 else None
+            axes.step(sizes, accuracies, where="post", color=colour, label=shown, linewidth=1.1)
+    axes.set_xscale("log")
+    axes.set_xlabel("non-zero parameters")
+    axes.set_ylabel("validation accuracy, %")
+    axes.legend(frameon=False, fontsize=8)
+    save(figure, path)
+
+
+def draw_front(search: Search, curve: Sequence[Sequence[float]], path: Path) -> None:
+    """The paper's second figure: all trials, the front, published rows, the curve of LeNet + SpVD.
+
+    Args:
+        search: Of single weights.
+        curve: (non-zeros, validation error in percent) of LeNet + SpVD.
+        path: Of the picture.
+    """
+    figure: Figure = plot_front(search, references=search.data)
+    if curve:
+        points = sorted((size, 100.0 - error) for size, error in curve)
+        sizes, accuracies = zip(*points, strict=True)
+        axes = figure.axes[0]
+        axes.plot(sizes, accuracies, color="#8172b3", marker=".", linewidth=1, label="LeNet + SpVD")
+        axes.annotate("LeNet + SpVD", points[-1], fontsize=7.5, color="#8172b3")
+    save(figure, path)
+
+
+def write_figures(places: Places) -> list[Path]:
+    """Draws what there are searches for; returns the files."""
+    folder, written = places.results / "figures", []
+
+    def target(name: str) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        written.append(folder / f"{name}.png")
+        return written[-1]
+
+    for data in _DATA:
+        for pruning in ("unstructured", "structured"):
+            tables = [table for table, kind in PRUNING.items() if kind == pruning]
+            settings = settings_of(data, tables[0])
+            search = opened(settings, places)
+            if search is None or not search.front:
+                continue
+            curve: Any = baselines_of(data, places).get("LeNet + SpVD", {})
+            curve = curve.get("curve (nonzeros, val error %)", [])
+            draw_front(
+                search, curve if pruning == "unstructured" else [], target(f"{settings.name}-front")
+            )
+            least = LEAST_ACCURACY.get(data, 0.0)
+            plot_scatter(search, target(f"{settings.name}-edges"), least_accuracy=least)
+            for trial in _winners(settings, search, places):
+                plot_lineage(search, target(f"{settings.name}-lineage-{trial}"), trial=trial)
+                if trial in search.networks:
+                    plot_trial(search, target(f"{settings.name}-network-{trial}"), trial=trial)
+        both = [opened(settings_of(data, 2, variant), places) for variant in ("main", "size")]
+        searches = [search for search in both if search is not None and search.front]
+        if len(searches) == 2:
+            facts = memory_facts(searches, LEAST_ACCURACY.get(data, 0.0))
+            draw_memory(facts, target(f"{data}-memory"))
+    ablation = ablation_of(places)
+    if ablation is not None:
+        draw_ablation(ablation, target("mnist-ablation"))
+    return written
+
+
+def ablation_of(places: Places) -> AblationFacts | None:
+    """What the searches with and without pruning say; None before there are some of both."""
+    groups = []
+    for pruned in (True, False):
+        searches = [opened(ablation_settings(pruned, seed), places) for seed in ABLATION_SEEDS]
+        groups.append([search.records for search in searches if search is not None])
+    return ablation_facts(groups[0], groups[1], accuracy=0.95) if all(groups) else None
+
+
+def _winners(settings: Settings, search: Search, places: Places) -> list[str]:
+    """Trials that answer the paper's rows; before there are answers the best within the budget."""
+    trials = []
+    for table in [t for t, kind in PRUNING.items() if kind == settings.pruning]:
+        outcome = outcome_of(settings, table, places)
+        for row in outcome.rows if outcome else ():
+            if row.published.method == "SpArSe" and row.by_validation is not None:
+                trials.append(row.by_validation.member.split("-")[0])
+    best = search.best or search.front[0]
+    known = {record.trial_id for record in search.records}
+    return [t for t in dict.fromkeys(trials or [best.trial_id]) if t in known]

@@ -1,0 +1,83 @@
+"""Hand-made networks as configurations of the search space: where a search may begin."""
+
+from typing import NamedTuple
+
+import numpy as np
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.parameters import Configuration
+from keras_sparse.tuner.space import block_key, layer_key
+
+
+class Network(NamedTuple):
+    """A hand-made network: up to three convolutions per block.
+
+    Attributes:
+        layers: For each block its convolutions: (filters, kernel, stride).
+        pools: Pooling window after each block.
+        down: Max-pooling of the image before; 1 for none.
+    """
+
+    layers: tuple[tuple[tuple[int, int, int], ...], ...]
+    pools: tuple[int, ...]
+    down: int = 1
+
+
+def strided(first: int, second: int, third: int, down: int = 1) -> Network:
+    """Strided 3×3, 3×3, max-pooling, 3×3: what was best by hand."""
+    return Network((((first, 3, 2), (second, 3, 1)), ((third, 3, 1),)), (2, 1), down)
+
+
+def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:
+    """No large map is ever written: for working memory that counts inputs and outputs."""
+    start = 2 if down == 1 else 1
+    return Network((((first, 3, start), (second, 3, 2)), ((third, 3, 1),)), (1, 1), down)
+
+
+def configuration_of(
+    network: Network, model: SparseCNN, *, alpha: float = 0.05, threshold: float = 0.0
+) -> Configuration:
+    """A hand-made network as a configuration of the space, repaired where the image is small.
+
+    Args:
+        network: The network.
+        model: The space.
+        alpha: Weight of the KL term.
+        threshold: Of all layers, on log α.
+    """
+    values: Configuration = {
+        "downsample-input": network.down > 1,
+        "downsample-input-in-depth": False,
+        "input-downsampling-rate": max(network.down, 2),
+        "pretraining": False,
+        "zero-regularization-epochs": 5,
+        "annealing-epochs": 20,
+        "alpha": alpha,
+        "batch-norm": True,
+        "residual-connections": False,
+        "num-conv-blocks": len(network.layers),
+        "pooling-type": "max",
+        "global-pooling": "none",
+        "num-fc-layers": 0,
+        "left-branch": False,
+        "right-branch": False,
+    }
+    for block, (convolutions, pool) in enumerate(
+        zip(network.layers, network.pools, strict=True), start=1
+    ):
+        values[block_key("num-conv-layers", block)] = len(convolutions)
+        values[block_key("pooling-window", block)] = pool
+        for layer, (filters, kernel, stride) in enumerate(convolutions, start=1):
+            for stem, value in (
+                ("layer-type", "Conv2D"),
+                ("kernel-size", kernel),
+                ("num-filters", filters),
+                ("padding", "valid"),
+                ("stride", stride),
+            ):
+                values[layer_key(stem, block, layer)] = value
+    for name in model.space.parameters:
+        if name.startswith("pruning-thresholds"):
+            values[name] = threshold
+    known = {name: value for name, value in values.items() if name in model.space.parameters}
+    complete = model.space.complete(known, np.random.default_rng(0))
+    return model.repaired(complete)

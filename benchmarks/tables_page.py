@@ -1,0 +1,254 @@
+"""The results page, generated from the files of the searches, and the README's part of it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_sparse.tuner.project import read_json
+from keras_sparse.tuner.references import Published
+
+from benchmarks.record import RESULTS
+from benchmarks.tables_figures import (
+    ablation_of,
+    opened,
+    random_facts,
+    write_figures,
+)
+from benchmarks.tables_front import members_of
+from benchmarks.tables_rows import Answer, Row, baselines_of, outcome_of
+from benchmarks.tables_search import Places
+from benchmarks.tables_settings import MEMORY, Settings, settings_of
+from keras_sparse.files import write_bytes
+
+PAGE = RESULTS.parent / "RESULTS.md"
+README = RESULTS.parent.parent / "README.md"
+BEGIN, END = "<!-- results: generated -->", "<!-- results: end -->"
+TITLES = {
+    1: "Table 1: accuracy against parameters (single weights pruned)",
+    2: "Table 2: with working memory as inputs + weights (structured)",
+    3: "Table 3: with working memory as inputs + outputs (structured)",
+}
+DATA = {
+    "mnist": "MNIST",
+    "cifar10-binary": "CIFAR10-binary (label < 5 against the rest; harder than the paper's)",
+    "chars4k": "Chars4k (20×20 grey)",
+    "chars4k-binary": "Chars4k-binary (label < 31 against the rest)",
+    "kth-tips": "KTH-TIPS (stands in for CUReT, which cannot be had)",
+}
+_HEAD = """# Results: the paper's tables
+
+Written by `python -m benchmarks.tables --page` from the files under `benchmarks/results/tables`; do
+not edit. Networks are chosen on validation images, the test images are used once, for the final
+front. Accuracies are on test images in int8 on TFLite Micro unless it says otherwise. *By
+validation*: of the networks at most as large as a row, the most accurate on validation images. *By
+test*: the paper's rule, the most accurate on test images, which flatters. Sizes are in bytes at 8
+bits; MS counts non-zero parameters as the paper does, flash also what the indices take; WM1 and WM2
+count from the first convolution on, as the paper does.
+"""
+
+
+def write_page(places: Places, page: Path = PAGE, readme: Path = README) -> str:
+    """Writes the page, the figures and the README's table; returns what was done, in a sentence."""
+    figures = write_figures(places)
+    parts = [_HEAD, *(_table_part(table, places) for table in TITLES), _other(places)]
+    for path in figures:
+        where = Path("results") / path.relative_to(places.results.parent)
+        parts.append(f"![{path.stem}]({where.as_posix()})\n")
+    write_bytes(page, "\n".join(part for part in parts if part).encode())
+    text = readme.read_text()
+    if BEGIN in text and END in text:
+        before, after = text.split(BEGIN)[0], text.split(END)[1]
+        write_bytes(readme, f"{before}{BEGIN}\n{readme_table(places)}{END}{after}".encode())
+    return f"{page.name} with {len(figures)} figures is written."
+
+
+def _table_part(table: int, places: Places) -> str:
+    parts = [_data_part(table, data, places) for data in DATA]
+    found = [part for part in parts if part]
+    return "\n".join([f"## {TITLES[table]}\n", *found]) if found else ""
+
+
+def _data_part(table: int, data: str, places: Places) -> str:
+    settings = settings_of(data, table)
+    search = opened(settings, places)
+    if search is None:
+        return ""
+    ended = [record for record in search.records if record.status != "running"]
+    clock = read_json(places.state(settings) / "clock.json") or {}
+    members = members_of(settings, places)
+    cpu = (float(clock.get("cpu", 0.0)) + _cpu(members.values())) / 3600
+    wall = (float(clock.get("wall", 0.0)) + _cpu(members.values(), "seconds")) / 3600
+    lines = [
+        f"### {DATA[data]}\n",
+        f"Search `{settings.name}`: {len(ended)} of {settings.trials} trials, {len(members)} "
+        f"networks trained on, {wall:.1f} hours of wall-clock, {cpu:.1f} CPU-hours. Command: "
+        f"`python -m benchmarks.tables --table {table} --data {data}`, seed {settings.seed}"
+        f"{_commits(members)}.\n",
+    ]
+    outcome = outcome_of(settings, table, places)
+    if outcome is None:
+        lines.append("The test set has not been used yet; nothing is claimed.\n")
+    else:
+        if outcome.looks > 1:
+            lines.append(f"**The test set was looked at {outcome.looks} times.**\n")
+        lines += [*_rows(outcome.rows, table), "", *_missed(outcome.rows, table), ""]
+    if members:
+        lines += [*_members(settings, members, places), ""]
+    lines += [*_effects(settings, places), "", *_baselines(data, places), ""]
+    return "\n".join(lines)
+
+
+def _cpu(records: Any, name: str = "cpu_seconds") -> float:
+    return float(sum(record.get(name, 0.0) for record in records))
+
+
+def _commits(members: dict[str, dict[str, Any]]) -> str:
+    names = sorted({str(record.get("commit", "")) for record in members.values()} - {""})
+    return f", commit {', '.join(names)}" if names else ""
+
+
+def _rows(rows: Sequence[Row], table: int) -> list[str]:
+    lines = [
+        "| competitor | its accuracy | its size | ours, by validation | size | | ours, by test "
+        "| size | |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        cells = [_name(row.published), f"{row.published.accuracy:.2%}", _published_size(row)]
+        for answer in (row.by_validation, row.by_test):
+            cells += _answer_cells(answer, table)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _name(row: Published) -> str:
+    return f"{row.method} ({row.note})" if row.note else row.method
+
+
+def _published_size(row: Row) -> str:
+    text = f"MS {row.published.model_size:,.0f}"
+    memory = row.published.working_memory
+    return text if memory is None else f"{text}, WM {memory:,.0f}"
+
+
+def _answer_cells(answer: Answer | None, table: int) -> list[str]:
+    if answer is None:
+        return ["none as small", "", ""]
+    size = f"MS {answer.sizes['nonzeros']:,.0f}"
+    if MEMORY[table]:
+        size += f", WM {answer.sizes[f'working_memory/{MEMORY[table]}']:,.0f}"
+    verdict = "**dominates**" if answer.dominates else "not reached"
+    return [f"{answer.accuracy:.2%} (`{answer.member}`)", size, verdict]
+
+
+def _missed(rows: Sequence[Row], table: int) -> list[str]:
+    """By how much rows of the paper's own method are missed."""
+    lines = []
+    for row in rows:
+        answer = row.by_validation
+        if row.published.method != "SpArSe" or (answer is not None and answer.dominates):
+            continue
+        name = f"{row.published.accuracy:.2%} at {_published_size(row)}"
+        if answer is None:
+            lines.append(f"- {name}: no network is as small.")
+        else:
+            gap = 100 * (row.published.accuracy - answer.accuracy)
+            lines.append(f"- {name}: missed by {gap:.2f} points.")
+    return ["Rows of the paper that are not reached:", "", *lines] if lines else []
+
+
+def _members(settings: Settings, members: dict[str, dict[str, Any]], places: Places) -> list[str]:
+    test = (read_json(places.state(settings) / "test.json") or {}).get("accuracy", {})
+    lines = [
+        f"Networks trained on ({next(iter(members.values()))['options']}); "
+        f"`benchmarks/results/tables/{settings.name}/members` has the model files:\n",
+        "| network | validation, int8 | float | test, int8 | float | MS | flash | WM1 | WM2 "
+        "| with image | TFLM arena | streamed C RAM | C flash | .tflite |",
+        "| --- " * 14 + "|",
+    ]
+    for name, record in members.items():
+        sizes, seen = record["sizes"], test.get(name, {})
+        columns = [
+            "nonzeros", "bytes_with_indices", "working_memory/inputs+weights",
+            "working_memory/inputs+outputs", "working_memory_with_image/inputs+outputs",
+            "tflm_arena", "c_ram", "c_flash", "tflite_bytes",
+        ]  # fmt: skip
+        cells = [f"`{name}`", f"{record['val_accuracy_int8']:.2%}"]
+        cells += [f"{record['val_accuracy_float']:.2%}"]
+        cells += [f"{seen[kind]:.2%}" if kind in seen else "" for kind in ("int8", "float")]
+        cells += [f"{sizes[column]:,.0f}" for column in columns]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _effects(settings: Settings, places: Places) -> list[str]:
+    """What each option of the long training brings, on validation images."""
+    effects = read_json(places.state(settings) / "effects.json") or {}
+    lines = ["| network | training | validation, int8 | MS |", "| --- | --- | --- | --- |"]
+    for member, rows in effects.items():
+        for name, row in rows.items():
+            cells = [f"`{member}`", name, f"{row['val_accuracy_int8']:.2%}"]
+            lines.append(f"| {' | '.join(cells)} | {row['nonzeros']:,.0f} |")
+    return ["What each option of the long training brings:\n", *lines] if effects else []
+
+
+def _baselines(data: str, places: Places) -> list[str]:
+    records = baselines_of(data, places)
+    if not records:
+        return []
+    lines = [
+        "Baselines on the same split (published numbers of Bonsai and ProtoNN are in the table):\n",
+        "| method | setting | validation | test | values | command, seed, commit |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, record in records.items():
+        run = f"`{record['command']}`, {record['seed']}, {record['commit']}"
+        lines.append(
+            f"| {name} | {record['setting']} | {record['val_accuracy']:.2%} | "
+            f"{record['test_accuracy']:.2%} | {record['size']:,.0f} | {run} |"
+        )
+    return lines
+
+
+def _other(places: Places) -> str:
+    """The comparison with random search and the one with and without pruning."""
+    lines = []
+    for data in DATA:
+        for table in (1, 2):
+            facts = random_facts(data, table, places)
+            if facts is not None:
+                lines.append(
+                    f"- {data}, table {table}: hypervolume {facts[0]:.4f} against {facts[1]:.4f} "
+                    f"of random configurations, after {facts[2]} trials each, the same space, "
+                    "training and first networks."
+                )
+    ablation = ablation_of(places)
+    if ablation is not None:
+        sizes = ["none" if size is None else f"{size:,.0f}" for size in ablation.smallest]
+        lines.append(
+            f"- With and without pruning (10,000 MNIST images, {len(ablation.fronts[0])} seeds): "
+            f"the smallest network with {ablation.accuracy:.0%} on validation has {sizes[0]} "
+            f"parameters against {sizes[1]} (median). `python -m benchmarks.tables --ablation`"
+        )
+    lines.append(
+        "- LogNNet (Izotov et al., 2021), published, on an Arduino Uno: 82 % on MNIST at about 7 s "
+        "an image. What a CNN of this project does there: `python -m benchmarks.uno --run mnist`."
+    )
+    return "\n".join(["## Other comparisons\n", *lines, ""])
+
+
+def readme_table(places: Places) -> str:
+    """The paper's own rows and our answers, chosen on validation."""
+    lines = [
+        "| data | the paper's network | size | ours | size | |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for table in TITLES:
+        for data in DATA:
+            outcome = outcome_of(settings_of(data, table), table, places)
+            for row in outcome.rows if outcome else ():
+                if row.published.method == "SpArSe":
+                    cells = [f"{data}, table {table}", f"{row.published.accuracy:.2%}"]
+                    cells += [_published_size(row), *_answer_cells(row.by_validation, table)]
+                    lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

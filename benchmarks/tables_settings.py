@@ -1,0 +1,299 @@
+"""What the searches behind the paper's tables are set to, all in one place, with the reasons.
+
+A search on one processor core reaches the paper's rows only if a trial costs about a minute:
+
+- *Few epochs, whole data.* What a small network needs is steps, not passes over the data, so a
+  trial sees all training images but few times: `epochs` from scratch, 40 % of them with inherited
+  weights. Small data sets have so few steps an epoch that they afford cross-validation.
+- *The learning rate falls to 0 as a cosine in every trial.* With a constant one the last epoch's
+  accuracy jumps by more than the networks of the front differ.
+- *Known good networks first.* `NETWORKS` starts the search where a strided first convolution and
+  two small ones already are close to the paper's rows; morphs of them inherit their weights.
+- *Narrow ranges.* The paper's ranges reach 100 filters and 800 000 FC weights; its winners have a
+  thousand parameters. Large networks cost the most and win nothing here.
+- *A budget at the largest published row*, which the search prefers.
+- *Long training for the front only.* `Final` is what members of the front get in the end.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from keras_sparse.tuner.budget import Budget
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.parameters import Configuration, Value
+
+from benchmarks.tables_networks import Network, configuration_of, strided, twice_strided
+
+TRIALS = 120
+SEED = 1
+VARIANTS = ("main", "random", "size")
+"""The search itself; random configurations instead of proposals; without working memory."""
+
+PRUNING = {1: "unstructured", 2: "structured", 3: "structured"}
+"""Of the paper's tables; 2 and 3 come from one search."""
+
+ABLATION_SEEDS = (1, 2, 3)
+"""Of the comparison with and without pruning."""
+
+MEMORY = {1: "", 2: "inputs+weights", 3: "inputs+outputs"}
+"""Model of working memory of each table; the first counts parameters only."""
+
+
+class Final(NamedTuple):
+    """Training of members of the front.
+
+    Attributes:
+        sparse_epochs: With the sparse layers and the full KL term, the learning rate a cosine.
+        epochs: Then of what is left, zeros held.
+        quantized_epochs: Then with fake quantization.
+        sparse_rate: Adam's learning rate at the start of that.
+        rate: The same of the second part.
+        shift: Training images move by up to so many pixels both ways; 0 for none.
+        flip: Whether they are mirrored.
+        distillation: Share of the teacher's answer in the labels; 0 for no teacher.
+        teacher_steps: Training steps of the teacher, at least 10 epochs.
+        members: At most so many networks.
+    """
+
+    sparse_epochs: int = 20
+    epochs: int = 40
+    quantized_epochs: int = 3
+    sparse_rate: float = 3e-3
+    rate: float = 2e-3
+    shift: int = 1
+    flip: bool = False
+    distillation: float = 0.5
+    teacher_steps: int = 6000
+    members: int = 16
+
+
+class Settings(NamedTuple):
+    """One search.
+
+    Attributes:
+        data: Name of the data set.
+        pruning: "unstructured", "structured" or None.
+        variant: One of `VARIANTS`.
+        epochs: Of a trial from scratch.
+        batch: Examples of a step.
+        folds: Of a cross-validation on the training images; 0 to use the validation set.
+        shift: As in `Final`, in the search.
+        examples: Training images used; None for all.
+        trials: How many.
+        seed: Of everything random.
+        budget: What the search prefers.
+        networks: Tried first.
+        ranges: Narrower than the extended space.
+        alpha: Weight of the KL term of the networks tried first.
+        threshold: Their pruning thresholds on log α.
+        rate: Adam's learning rate at the start of a trial.
+        most_seconds: Longest trial that may be proposed, by the common cost model, which is about
+            half of what one core of a small virtual machine takes.
+        final: Training of the front.
+    """
+
+    data: str
+    pruning: str | None
+    variant: str = "main"
+    epochs: int = 20
+    batch: int = 256
+    folds: int = 0
+    shift: int = 0
+    examples: int | None = None
+    trials: int = TRIALS
+    seed: int = SEED
+    budget: Budget = Budget()
+    networks: tuple[Network, ...] = ()
+    ranges: Mapping[str, Sequence[Value]] = {}
+    alpha: float = 0.05
+    threshold: float = 0.0
+    rate: float = 3e-3
+    most_seconds: float = 100.0
+    final: Final = Final()
+
+    @property
+    def name(self) -> str:
+        """Of the search and of its folders."""
+        parts = [self.data, self.pruning or "plain"]
+        parts += [] if self.variant == "main" else [self.variant]
+        parts += [f"{self.examples}"] if self.examples else []
+        parts += [f"seed{self.seed}"] if self.seed != SEED or self.examples else []
+        return "-".join(parts)
+
+    @property
+    def objectives(self) -> tuple[str, ...]:
+        """The paper's: working memory with structured pruning only."""
+        has_memory = self.pruning == "structured" and self.variant != "size"
+        return ("val_error", "model_size", *(("working_memory",) if has_memory else ()))
+
+
+_COMMON: dict[str, Sequence[Value]] = {
+    "num-conv-blocks": (1, 2),
+    "right-branch": [False],  # a neuron that reads the raw image costs a row's whole size
+    "zero-regularization-epochs": (5, 15),
+}
+_STRUCTURED: dict[str, Sequence[Value]] = {
+    **_COMMON,
+    "num-filters": (1, 32),
+    "total-fc-layer-weights": (50, 4000),
+    "alpha": (0.01, 0.5),
+    "pruning-thresholds": (-6.0, 1.0),
+}
+_UNSTRUCTURED: dict[str, Sequence[Value]] = {
+    **_COMMON,
+    "num-filters": (2, 48),
+    "total-fc-layer-weights": (200, 20_000),
+    "alpha": (0.05, 1.0),
+    # log σ² starts at −10 and Adam moves it by at most its learning rate a step: a short training
+    # does not reach the usual threshold of 3.
+    "pruning-thresholds": (-4.0, 3.0),
+}
+
+_STRUCTURED_SETS = {
+    "mnist": Settings(
+        "mnist",
+        "structured",
+        budget=Budget(ram=2007, flash=2836, accuracy=0.95),
+        networks=(
+            strided(4, 8, 12),  # 2 302 parameters, WM1 1 198: inside Table 2's first row
+            strided(4, 6, 8),  # 1 432 and 898: inside its second
+            strided(4, 10, 16),
+            strided(3, 7, 12),  # WM2 1 354: inside Table 3's first row
+            twice_strided(3, 8, 9, down=2),  # 1 731, WM2 632: inside its second
+        ),
+    ),
+    "cifar10-binary": Settings(
+        "cifar10-binary",
+        "structured",
+        budget=Budget(ram=1310, flash=2048, accuracy=0.70),
+        networks=(
+            strided(6, 6, 8, down=2),  # 716 parameters, WM1 936: inside Table 2's row
+            strided(8, 8, 8, down=2),
+            strided(3, 10, 12, down=2),  # WM2 915: inside Table 3's row
+            strided(4, 8, 16, down=2),
+        ),
+        final=Final(shift=2, flip=True),
+    ),
+    "chars4k-binary": Settings(
+        "chars4k-binary",
+        "structured",
+        epochs=45,
+        batch=64,
+        folds=3,
+        shift=1,
+        budget=Budget(ram=1679, flash=2048, accuracy=0.70),
+        networks=(
+            strided(4, 4, 4),  # 346 parameters, WM1 472: inside Table 2's row
+            strided(2, 2, 4),  # 144 parameters: inside Table 3's second row
+            twice_strided(4, 4, 8, down=2),  # WM2 356: inside its first
+        ),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+    ),
+    "chars4k": Settings(
+        "chars4k",
+        "structured",
+        epochs=45,
+        batch=64,
+        folds=3,
+        shift=1,
+        budget=Budget(ram=4096, flash=8192, accuracy=0.50),
+        networks=(strided(6, 12, 16), strided(8, 16, 24)),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+    ),
+    "kth-tips": Settings(
+        "kth-tips",
+        "structured",
+        epochs=120,
+        batch=64,
+        # No folds: they would part crops of one photograph, which the validation set does not.
+        shift=1,
+        budget=Budget(ram=4096, flash=8192, accuracy=0.60),
+        networks=(strided(6, 12, 16, down=2), twice_strided(6, 12, 16, down=2)),
+        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20, shift=2, flip=True),
+    ),
+    "digits": Settings(  # for tests
+        "digits",
+        "structured",
+        epochs=2,
+        batch=64,
+        networks=(Network((((4, 3, 1),),), (2,)),),
+        final=Final(1, 1, 1, teacher_steps=100, members=2),
+    ),
+}
+_UNSTRUCTURED_SETS = {
+    "mnist": _STRUCTURED_SETS["mnist"]._replace(
+        budget=Budget(flash=1000, accuracy=0.96),
+        networks=(strided(6, 12, 16), strided(8, 16, 24), strided(8, 24, 40), strided(4, 8, 12)),
+        final=Final(sparse_epochs=40, epochs=60),
+    ),
+    "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
+        budget=Budget(flash=3200, accuracy=0.70),
+        networks=(strided(12, 24, 32), strided(8, 16, 24), strided(16, 24, 32, down=2)),
+        final=Final(sparse_epochs=30, epochs=60, shift=2, flip=True),
+    ),
+    "chars4k": _STRUCTURED_SETS["chars4k"]._replace(
+        budget=Budget(flash=1700, accuracy=0.50),
+        networks=(strided(8, 16, 24), strided(10, 20, 32), strided(8, 16, 16)),
+    ),
+    "chars4k-binary": _STRUCTURED_SETS["chars4k-binary"]._replace(budget=Budget(flash=1024)),
+    "kth-tips": _STRUCTURED_SETS["kth-tips"]._replace(budget=Budget(flash=4096)),
+    "digits": _STRUCTURED_SETS["digits"],
+}
+
+
+def settings_of(data: str, table: int, variant: str = "main") -> Settings:
+    """The search of a table and data set."""
+    if table not in PRUNING:
+        raise ValueError(f"table must be one of {list(PRUNING)}. Received: table={table!r}")
+    is_structured = PRUNING[table] == "structured"
+    sets = _STRUCTURED_SETS if is_structured else _UNSTRUCTURED_SETS
+    if data not in sets:
+        raise ValueError(f"data must be one of {list(sets)}. Received: data={data!r}")
+    settings = sets[data]._replace(pruning=PRUNING[table], variant=variant)
+    if is_structured:
+        return settings._replace(ranges=_STRUCTURED)
+    # More KL, lower thresholds and more steps, so that the first networks are already sparse.
+    return settings._replace(
+        ranges=_UNSTRUCTURED,
+        alpha=0.5,
+        threshold=-1.0,
+        batch=min(settings.batch, 128),
+        most_seconds=1.5 * settings.most_seconds,
+    )
+
+
+def ablation_settings(pruned: bool, seed: int) -> Settings:
+    """One search of the comparison with and without pruning, on a part of MNIST."""
+    unpruned = {k: v for k, v in _UNSTRUCTURED.items() if not k.startswith(_PRUNING_ONLY)}
+    return settings_of("mnist", 1)._replace(
+        pruning="unstructured" if pruned else None,
+        examples=10_000,
+        trials=100,
+        seed=seed,
+        budget=Budget(),
+        networks=(),
+        ranges=_UNSTRUCTURED if pruned else unpruned,
+    )
+
+
+_PRUNING_ONLY = ("alpha", "pruning-thresholds", "zero-regularization-epochs")
+
+
+def hypermodel_of(settings: Settings, shape: tuple[int, int, int], classes: int) -> SparseCNN:
+    """The networks of a search."""
+    return SparseCNN(
+        shape,
+        classes,
+        pruning=settings.pruning,
+        ranges=dict(settings.ranges),
+        learning_rate=settings.rate,
+        seed=settings.seed,
+    )
+
+
+def first_configurations(settings: Settings, model: SparseCNN) -> list[Configuration]:
+    """The hand-made networks with which a search begins."""
+    return [
+        configuration_of(network, model, alpha=settings.alpha, threshold=settings.threshold)
+        for network in settings.networks
+    ]

@@ -1,0 +1,123 @@
+"""A search in less than 2 MB, so that it survives a lost machine: written here, restored from here.
+
+The trimmed state has what every trial was and what came of it, and the weights of the trials on a
+front. A search that goes on from it proposes the same configurations; only trials whose reference
+lost its weights train from scratch. In benchmarks/results/tables/<search>/:
+
+    project.json, settings.json, command.json, clock.json    as in the folder of the search
+    trials.jsonl                                             one trial a line
+    posteriors/<trial>.npz                                   of the fronts
+"""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from keras_sparse.tuner.answers import TrialRecord, front_of
+from keras_sparse.tuner.goals import Goal
+from keras_sparse.tuner.project import Project, read_json
+from keras_sparse.tuner.reading import records_of
+
+from keras_sparse.files import write_bytes, write_json
+
+STATE_FILES = ("project.json", "settings.json", "command.json", "clock.json")
+MOST_BYTES = 1_800_000
+
+
+def fronts_of(records: list[TrialRecord]) -> list[TrialRecord]:
+    """The trials that are on the front by one of the tables' models of memory, in their order."""
+    sizes: list[tuple[str, ...]] = [("model_size",)]
+    sizes += [("model_size", f"working_memory/inputs+{other}") for other in ("weights", "outputs")]
+    chosen: set[str] = set()
+    for names in sizes:
+        goals = [Goal("val_error"), *(Goal(name) for name in names)]
+        measured = [r for r in records if all(goal.name in r.metrics for goal in goals)]
+        chosen |= {record.trial_id for record in front_of(measured, goals)}
+    return [record for record in records if record.trial_id in chosen]
+
+
+def save_state(folder: Path, target: Path) -> int:
+    """Writes the trimmed state of a search.
+
+    Args:
+        folder: Of the search.
+        target: Of the state; what is there of an earlier one is replaced.
+
+    Returns:
+        Bytes of the state.
+    """
+    project = Project(folder)
+    ended = [record for record in records_of(project) if record.status != "running"]
+    kept = {record.trial_id for record in fronts_of(ended)}
+    lines = [_line(project, record.trial_id, record.trial_id in kept) for record in ended]
+    if lines:  # a search goes on with what the last proposal knew
+        lines[-1]["proposal"]["state"] = _raw(project, ended[-1].trial_id, "proposal")["state"]
+    target.mkdir(parents=True, exist_ok=True)
+    for name in STATE_FILES:
+        content = read_json(folder / name)
+        if content is not None:
+            write_json(target / name, content)
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
+    write_bytes(target / "trials.jsonl", text.encode())
+    total = len(text) + _copy_posteriors(project, kept, target / "posteriors", len(text))
+    return total + sum((target / n).stat().st_size for n in STATE_FILES if (target / n).is_file())
+
+
+def _raw(project: Project, trial_id: str, name: str) -> dict[str, Any]:
+    return dict(read_json(project.trial_folder(trial_id) / f"{name}.json") or {})
+
+
+def _line(project: Project, trial_id: str, is_kept: bool) -> dict[str, Any]:
+    proposal, result = (_raw(project, trial_id, name) for name in ("proposal", "result"))
+    proposal["state"] = {}
+    if not is_kept:
+        result["network"] = {}  # drawn only for members of a front
+    return {"trial": trial_id, "proposal": proposal, "result": result}
+
+
+def _copy_posteriors(project: Project, kept: set[str], folder: Path, used: int) -> int:
+    """Copies from the smallest on, so that as many as possible stay; returns their bytes."""
+    files = {trial_id: project.trial_folder(trial_id) / "posterior.npz" for trial_id in kept}
+    sizes = {i: path.stat().st_size for i, path in files.items() if path.is_file()}
+    total, written = 0, set()
+    for trial_id in sorted(sizes, key=lambda i: (sizes[i], i)):
+        if used + total + sizes[trial_id] <= MOST_BYTES:
+            total += sizes[trial_id]
+            written.add(f"{trial_id}.npz")
+            write_bytes(folder / f"{trial_id}.npz", files[trial_id].read_bytes())
+    for path in folder.glob("*.npz"):
+        if path.name not in written:
+            path.unlink()
+    return total
+
+
+def restore(state: Path, folder: Path) -> int:
+    """Makes the folder of a search from its trimmed state, unless the folder exists.
+
+    Args:
+        state: From `save_state`.
+        folder: Of the search.
+
+    Returns:
+        Number of trials restored; 0 if there was nothing to do.
+    """
+    if folder.exists() or not (state / "trials.jsonl").is_file():
+        return 0
+    part = folder.with_name(f"{folder.name}.part")  # a folder is there whole or not at all
+    shutil.rmtree(part, ignore_errors=True)
+    for name in STATE_FILES:
+        if (state / name).is_file():
+            write_bytes(part / name, (state / name).read_bytes())
+    project, count = Project(part), 0
+    for line in (state / "trials.jsonl").read_text().splitlines():
+        content = json.loads(line)
+        trial_folder = project.trial_folder(content["trial"])
+        write_json(trial_folder / "proposal.json", content["proposal"])
+        write_json(trial_folder / "result.json", content["result"])
+        posterior = state / "posteriors" / f"{content['trial']}.npz"
+        if posterior.is_file():
+            write_bytes(trial_folder / "posterior.npz", posterior.read_bytes())
+        count += 1
+    part.rename(folder)
+    return count

@@ -1,0 +1,229 @@
+"""Long training of a chosen network: moved images, a teacher's answers, zeros held, int8."""
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras_sparse.tuner.deployment import input_range
+
+from benchmarks.lenet import shifted
+from benchmarks.magnitude import Mask
+from benchmarks.tables_settings import Final
+from keras_sparse import datasets, measure
+from keras_sparse.deploy import MicroModel, quantize, to_tflite
+from keras_sparse.deploy.converting import with_rounded_weights
+from keras_sparse.files import read_arrays, write_arrays
+from keras_sparse.footprint import memory_models
+
+L = keras.layers
+BATCH = 128
+
+
+def one_hot(y: np.ndarray, classes: int) -> np.ndarray:
+    """Labels as rows of probabilities."""
+    return np.eye(classes, dtype=np.float32)[y]
+
+
+def moved(x: np.ndarray, final: Final, rng: np.random.Generator) -> np.ndarray:
+    """Images of an epoch: each one shifted and perhaps mirrored on its own."""
+    if final.flip:
+        x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x[:, :, ::-1], x)
+    return shifted(x, final.shift, rng)
+
+
+def train(
+    model: keras.Model,
+    data: datasets.Dataset,
+    targets: np.ndarray,
+    final: Final,
+    *,
+    epochs: int,
+    rate: float,
+    seed: int,
+    limit: int | None = None,
+) -> keras.Model:
+    """Trains a plain model in place; weights that are zero stay zero.
+
+    Args:
+        model: Such as `strip` gives.
+        data: Its training images are used, its validation images for nothing here.
+        targets: Probabilities of the classes for each training image.
+        final: Augmentation.
+        epochs: To train, the learning rate falling to 0.
+        rate: Adam's at the start.
+        seed: Of the order and the movement of the images.
+        limit: Over the first half, the smallest weights are set to zero until so many parameters,
+            biases included, are left; None for no more zeros.
+    """
+    steps = epochs * -(-len(data.x_train) // BATCH)
+    hold(model)
+    model.compile(
+        keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, steps)),
+        keras.losses.CategoricalCrossentropy(from_logits=True),
+    )
+    keras.utils.set_random_seed(seed)
+    start = measure(model).nonzeros
+    for epoch in range(epochs):
+        if limit is not None and start > limit:
+            progress = min(1.0, (epoch + 1) / max(epochs / 2, 1))
+            share = 1.0 - (1.0 - progress) ** 3
+            trim(model, math.floor(start + (limit - start) * share))
+        rng = np.random.default_rng((seed, epoch))
+        order = rng.permutation(len(data.x_train))
+        x = moved(data.x_train, final, rng)
+        model.fit(x[order], targets[order], batch_size=BATCH, shuffle=False, verbose=0)
+    return model
+
+
+def kernels_of(layer: Any) -> list[Any]:
+    """Variables of a layer that can be sparse; a separable convolution has two."""
+    return [variable for variable in layer.trainable_variables if len(variable.shape) >= 2]
+
+
+def hold(model: keras.Model) -> None:
+    """Makes every weight that is zero now stay zero in training."""
+    for layer in model.layers:
+        for kernel in kernels_of(layer):
+            # `fit` goes on with the graph of its first call, which knows the first mask.
+            mask = kernel.constraint if isinstance(kernel.constraint, Mask) else Mask(kernel.shape)
+            mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
+            kernel.constraint = mask
+
+
+def trim(model: keras.Model, limit: int) -> None:
+    """Sets the smallest weights to zero until at most `limit` parameters are left.
+
+    Weights are compared as they will be stored, batch normalization folded in, relative to the
+    largest of their array: what int8 keeps of a weight is that ratio.
+    """
+    excess = measure(model).nonzeros - limit
+    pairs = [(layer, kernel) for layer in model.layers for kernel in kernels_of(layer)]
+    ranks = [np.abs(kernel.numpy() * _norm_scale(model, layer, kernel)) for layer, kernel in pairs]
+    ranks = [rank / max(float(rank.max()), 1e-12) for rank in ranks]
+    alive = np.concatenate([rank[rank > 0].ravel() for rank in ranks])
+    if excess <= 0 or excess >= len(alive):
+        return
+    cut = np.partition(alive, excess - 1)[excess - 1]
+    for (_, kernel), rank in zip(pairs, ranks, strict=True):
+        kernel.assign(np.where(rank > cut, kernel.numpy(), 0.0))
+    hold(model)
+
+
+def _norm_scale(model: keras.Model, layer: Any, kernel: Any) -> np.ndarray:
+    """By what a batch normalization behind a layer multiplies its outputs."""
+    norm = next((n for n in model.layers if n.name == f"{layer.name}-norm"), None)
+    if norm is None or norm.moving_variance.shape[0] != kernel.shape[-1]:
+        return np.ones(1, np.float32)
+    gamma = 1.0 if norm.gamma is None else norm.gamma.numpy()
+    return np.asarray(gamma / np.sqrt(norm.moving_variance.numpy() + norm.epsilon))
+
+
+def teacher_network(shape: tuple[int, int, int], classes: int) -> keras.Model:
+    """A network large enough to teach and small enough to train on one core in minutes."""
+    x = image = keras.Input(shape)
+    for number, filters in enumerate((24, 48, 64), start=1):
+        x = L.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+        x = L.ReLU()(L.BatchNormalization(momentum=0.97)(x))
+        x = L.MaxPooling2D(2)(x) if number < 3 else L.GlobalAveragePooling2D()(x)
+    return keras.Model(image, L.Dense(classes)(L.Dropout(0.2, seed=0)(x)))
+
+
+def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) -> np.ndarray:
+    """What the networks of the front learn: labels, mixed with a teacher's answers.
+
+    The teacher trains once a data set, on the training images alone; its answers to them, not
+    moved, are kept in `folder`.
+
+    Args:
+        data: The data set.
+        final: Share of the teacher's answers, and how long it trains.
+        folder: Of teachers.
+        seed: Of the teacher.
+    """
+    labels = one_hot(data.y_train, data.num_classes)
+    if not final.distillation:
+        return labels
+    path = folder / f"{data.name}-seed{seed}.npz"
+    if path.is_file():
+        answers = read_arrays(path)["answers"]
+    else:
+        keras.utils.set_random_seed(seed)
+        teacher = teacher_network(data.input_shape, data.num_classes)
+        steps = -(-len(data.x_train) // BATCH)
+        train(
+            teacher,
+            data,
+            labels,
+            final,
+            epochs=max(10, final.teacher_steps // steps),
+            rate=3e-3,
+            seed=seed,
+        )
+        logits = teacher.predict(data.x_train, batch_size=500, verbose=0)
+        # Softened, so that it says which other classes are close. Rounded also the first time: a
+        # run that goes on later must learn from the same.
+        answers = tf.nn.softmax(logits / 2.0).numpy().astype(np.float16)
+        write_arrays(path, {"answers": answers})
+    share = final.distillation
+    return (1.0 - share) * labels + share * answers.astype(np.float32)
+
+
+class Measured(NamedTuple):
+    """A network in int8.
+
+    Attributes:
+        flatbuffer: The model file.
+        validation: Accuracy on the validation images on TFLite Micro.
+        float_validation: The same before quantization.
+        sizes: Bytes and counts by every memory model.
+    """
+
+    flatbuffer: bytes
+    validation: float
+    float_validation: float
+    sizes: dict[str, float]
+
+
+def in_int8(model: keras.Model, data: datasets.Dataset, epochs: int, seed: int) -> Measured:
+    """Quantizes a plain model with training, and measures it on TFLite Micro."""
+    # Class probabilities were the targets until now; the int8 training takes class numbers.
+    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    quantized = quantize(
+        model,
+        data.x_train,
+        data.y_train,
+        epochs=epochs,
+        validation_data=(data.x_val, data.y_val),
+        learning_rate=3e-4,
+        input_range=input_range(data),
+        seed=seed,
+    )
+    flatbuffer = to_tflite(quantized)
+    micro = MicroModel(flatbuffer, trusted=True)
+    before = model.predict(data.x_val, batch_size=500, verbose=0).argmax(axis=-1)
+    return Measured(
+        flatbuffer,
+        float(micro.evaluate(data.x_val, data.y_val)),
+        float(np.mean(before == data.y_val)),
+        sizes_of(with_rounded_weights(quantized, ranges=False), micro.arena_bytes),
+    )
+
+
+def sizes_of(plain: keras.Model, arena: int) -> dict[str, float]:
+    """Sizes by all models of memory, of a model whose weights are those of int8."""
+    footprint = measure(plain)
+    sizes = {
+        "parameters": footprint.parameters,
+        "nonzeros": footprint.nonzeros,
+        "bytes_with_indices": footprint.sparse_bytes,
+        "macs": footprint.sparse_macs,
+        "tflm_arena": arena,
+    }
+    for name in memory_models():
+        measured = measure(plain, working_memory=name)
+        sizes[f"working_memory/{name}"] = measured.working_memory
+        sizes[f"working_memory_with_image/{name}"] = measured.working_memory_with_image
+    return {name: float(value) for name, value in sizes.items()}

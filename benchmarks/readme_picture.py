@@ -20,8 +20,8 @@ def main() -> None:
     arguments = parser.parse_args()
     search = read_search(arguments.search)
     plot_front(search, arguments.picture)
-    completed = [trial for trial in search.trials if trial.status == "completed"]
-    print(f"{len(search.trials)} trials, {len(completed)} completed; the best within the budget:")
+    completed = [record for record in search.records if record.status == "completed"]
+    print(f"{len(search.records)} trials, {len(completed)} completed; best within the budget:")
     print(search.best)
 
 

@@ -143,7 +143,8 @@ def methods() -> dict[str, Callable[[Problem, int, int], Values]]:
 def history(problem: Problem, values: Values) -> list[float]:
     """Hypervolume after each evaluation."""
     points = np.array(values)
-    return [round(hypervolume(points[: i + 1], problem.reference), 6) for i in range(len(points))]
+    volumes = [hypervolume(points[: i + 1], problem.reference) for i in range(len(points))]
+    return [round(float(volume), 6) for volume in volumes]
 
 
 def summary(problem: Problem, runs: dict[str, list[float]], seeds: int) -> dict[str, Any]:
@@ -162,6 +163,7 @@ def summary(problem: Problem, runs: dict[str, list[float]], seeds: int) -> dict[
             "seeds": len(by_seed),
             "share of the best": round(float(np.mean(list(by_seed.values()))) / problem.best, 4),
             "ours is better (seeds)": sum(final["ours"][s] > by_seed[s] for s in common),
+            "seeds of both": len(common),
         }
     return rows
 

@@ -21,6 +21,10 @@ _CANDIDATES = 500
 _AROUND_BEST = 0.5
 """Share of the references that are drawn among the best under the drawn scalarizations."""
 
+_SPREAD = 0.5
+"""Share of the models' deviation with which functions are drawn: of hundreds of candidates the best
+would else be the luckiest."""
+
 _DIRECTIONS = 4
 """Scalarizations of a proposal, which goes where the most is gained over them. With a single one
 the ends of the front are hardly ever looked at; with many the search runs after ends that only the
@@ -234,7 +238,7 @@ class Proposer:
         columns = []
         for k, surrogate in enumerate(self.surrogates):
             fixed = None if given is None else given[:, k] - known[: len(given), k]
-            columns.append(surrogate.sample(vectors, self.rng, fixed))
+            columns.append(surrogate.sample(vectors, self.rng, fixed, _SPREAD))
         return np.stack(columns, axis=1) + known
 
     def _around(

@@ -24,7 +24,8 @@ from keras_sparse.tuner.domain import SpaceDomain
 from keras_sparse.tuner.hyperparameters import hyperparameters_of
 from keras_sparse.tuner.parameters import Configuration, Parameter, Value
 from keras_sparse.tuner.pareto import hypervolume
-from keras_sparse.tuner.proposer import Proposer, Result, Stage
+from keras_sparse.tuner.proposer import Proposer, Result
+from keras_sparse.tuner.stages import Stage
 from matplotlib.figure import Figure
 
 from benchmarks.own_space import own_space

@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 from benchmarks.own_space import own_space
 from benchmarks.problems import PROBLEMS, Problem
 from benchmarks.record import RESULTS, environment
-from keras_sparse.files import write_bytes, write_json
+from keras_sparse.files import write_bytes
 
 Values = list[tuple[float, ...]]
 
@@ -197,6 +197,13 @@ def write_figure(figure: Figure, file: Path) -> None:
     write_bytes(file, buffer.getvalue())
 
 
+def save(file: Path, results: dict[str, Any]) -> None:
+    """Writes the results, one line per run."""
+    runs = ",\n".join(f"{json.dumps(key)}: {json.dumps(v)}" for key, v in results["runs"].items())
+    head = json.dumps({key: v for key, v in results.items() if key != "runs"}, indent=1)
+    write_bytes(file, f'{head[:-2]},\n "runs": {{\n{runs}\n}}\n}}\n'.encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
@@ -223,7 +230,7 @@ def main() -> None:
                     problem, results["runs"], arguments.seeds
                 )
                 results["environment"] = environment()
-                write_json(file, results)
+                save(file, results)
     print(json.dumps(results["summary"], indent=1))
     plot(list(problems.values()), results["runs"], file.with_suffix(".png"))
 

@@ -24,13 +24,14 @@ from keras_sparse.tuner.domain import SpaceDomain
 from keras_sparse.tuner.hyperparameters import hyperparameters_of
 from keras_sparse.tuner.parameters import Configuration, Parameter, Value
 from keras_sparse.tuner.pareto import hypervolume
-from keras_sparse.tuner.proposer import Proposer, Result, Stage
+from keras_sparse.tuner.proposer import Proposer, Result
+from keras_sparse.tuner.stages import Stage
 from matplotlib.figure import Figure
 
 from benchmarks.own_space import own_space
 from benchmarks.problems import PROBLEMS, Problem
 from benchmarks.record import RESULTS, environment
-from keras_sparse.files import write_bytes, write_json
+from keras_sparse.files import write_bytes
 
 Values = list[tuple[float, ...]]
 
@@ -143,7 +144,8 @@ def methods() -> dict[str, Callable[[Problem, int, int], Values]]:
 def history(problem: Problem, values: Values) -> list[float]:
     """Hypervolume after each evaluation."""
     points = np.array(values)
-    return [round(hypervolume(points[: i + 1], problem.reference), 6) for i in range(len(points))]
+    volumes = [hypervolume(points[: i + 1], problem.reference) for i in range(len(points))]
+    return [round(float(volume), 6) for volume in volumes]
 
 
 def summary(problem: Problem, runs: dict[str, list[float]], seeds: int) -> dict[str, Any]:
@@ -162,6 +164,7 @@ def summary(problem: Problem, runs: dict[str, list[float]], seeds: int) -> dict[
             "seeds": len(by_seed),
             "share of the best": round(float(np.mean(list(by_seed.values()))) / problem.best, 4),
             "ours is better (seeds)": sum(final["ours"][s] > by_seed[s] for s in common),
+            "seeds of both": len(common),
         }
     return rows
 
@@ -194,6 +197,13 @@ def write_figure(figure: Figure, file: Path) -> None:
     write_bytes(file, buffer.getvalue())
 
 
+def save(file: Path, results: dict[str, Any]) -> None:
+    """Writes the results, one line per run."""
+    runs = ",\n".join(f"{json.dumps(key)}: {json.dumps(v)}" for key, v in results["runs"].items())
+    head = json.dumps({key: v for key, v in results.items() if key != "runs"}, indent=1)
+    write_bytes(file, f'{head[:-2]},\n "runs": {{\n{runs}\n}}\n}}\n'.encode())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
@@ -220,7 +230,7 @@ def main() -> None:
                     problem, results["runs"], arguments.seeds
                 )
                 results["environment"] = environment()
-                write_json(file, results)
+                save(file, results)
     print(json.dumps(results["summary"], indent=1))
     plot(list(problems.values()), results["runs"], file.with_suffix(".png"))
 

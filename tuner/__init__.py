@@ -9,9 +9,9 @@ from .morphs import Morph, morph
 from .oracle import SparseOracle
 from .parameters import Configuration, Parameter, Space
 from .posterior import posterior_of
-from .proposer import Stage
 from .reading import read_search
 from .report import write_report
+from .stages import Stage
 from .tuner import SparseTuner
 
 __all__ = [

@@ -15,8 +15,9 @@ from .goals import ERRORS, Goal, goals_of, limits_of, violation
 from .keras_space import space_of
 from .parameters import Configuration
 from .project import TrialProposal
-from .proposer import ExhaustedError, Proposer, Result, Stage, default_stages
+from .proposer import ExhaustedError, Proposer, Result
 from .restoring import ENDED, PARENT, STAGE, RestoringOracle
+from .stages import Stage, default_stages
 
 
 class SparseOracle(RestoringOracle):

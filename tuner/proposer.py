@@ -15,11 +15,16 @@ from .domain import Domain
 from .parameters import Configuration
 from .pareto import non_dominated
 from .scalarize import draw_directions, gains, scalarize, scale_of
+from .stages import Stage
 from .surrogate import Surrogate
 
 _CANDIDATES = 500
 _AROUND_BEST = 0.5
 """Share of the references that are drawn among the best under the drawn scalarizations."""
+
+_SPREAD = 0.5
+"""Share of the models' deviation with which functions are drawn: of hundreds of candidates the best
+would else be the luckiest."""
 
 _DIRECTIONS = 4
 """Scalarizations of a proposal, which goes where the most is gained over them. With a single one
@@ -34,33 +39,6 @@ _MOST_DRAWS = 2000
 
 class ExhaustedError(RuntimeError):
     """There is nothing left to propose."""
-
-
-class Stage(NamedTuple):
-    """A part of the search.
-
-    Attributes:
-        trials: How many configurations it tries.
-        morphing: ρ, the probability that a proposal is a morph; otherwise it is random.
-        pruning_only: Whether morphs change pruning parameters only.
-        pareto_only: Whether references are members of the Pareto set only.
-    """
-
-    trials: int
-    morphing: float
-    pruning_only: bool = False
-    pareto_only: bool = False
-
-
-def default_stages(max_trials: int, *, has_pruning: bool = True) -> tuple[Stage, ...]:
-    """Half of the trials anywhere, a fifth on pruning, the rest from the Pareto set."""
-    second = max_trials // 5 if has_pruning else 0
-    first = max(1, max_trials // 2)
-    return (
-        Stage(first, 0.8),
-        Stage(second, 1.0, pruning_only=True),
-        Stage(max_trials - first - second, 0.95, pareto_only=True),
-    )
 
 
 class Result(NamedTuple):
@@ -234,7 +212,7 @@ class Proposer:
         columns = []
         for k, surrogate in enumerate(self.surrogates):
             fixed = None if given is None else given[:, k] - known[: len(given), k]
-            columns.append(surrogate.sample(vectors, self.rng, fixed))
+            columns.append(surrogate.sample(vectors, self.rng, fixed, _SPREAD))
         return np.stack(columns, axis=1) + known
 
     def _around(

@@ -76,7 +76,11 @@ class Surrogate:
         return mean * self._deviation + self._mean, deviation * self._deviation
 
     def sample(
-        self, x: np.ndarray, rng: np.random.Generator, given: np.ndarray | None = None
+        self,
+        x: np.ndarray,
+        rng: np.random.Generator,
+        given: np.ndarray | None = None,
+        spread: float = 1.0,
     ) -> np.ndarray:
         """One function drawn from the posterior, at embedded configurations; shape (rows,).
 
@@ -85,8 +89,10 @@ class Surrogate:
             rng: Source of randomness.
             given: Values of the function at the first rows, from an earlier draw: the same function
                 is then drawn further.
+            spread: Share of the posterior's deviation that draws have.
         """
         mean, covariance = self._process.predict(self._scaled(x), return_cov=True)
+        covariance *= spread**2
         if given is not None:
             fixed = (given - self._mean) / self._deviation
             return np.concatenate([given, self._conditioned(mean, covariance, fixed, rng)])

@@ -26,9 +26,9 @@ from .oracle import SparseOracle
 from .parameters import Configuration, Space
 from .progress import Progress
 from .project import Project
-from .proposer import Stage
 from .running import TrialRunner
 from .schedule import schedule_of
+from .stages import Stage
 from .training import Training, checked
 from .trial import Blueprint
 from .workers import PatientClient, silence_conditions

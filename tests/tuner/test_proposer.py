@@ -6,7 +6,8 @@ from keras_sparse.tuner.domain import CNNDomain, SpaceDomain, stepped
 from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Parameter, Space
 from keras_sparse.tuner.pareto import hypervolume, non_dominated
-from keras_sparse.tuner.proposer import Proposer, Result, Stage, default_stages
+from keras_sparse.tuner.proposer import Proposer, Result
+from keras_sparse.tuner.stages import Stage, default_stages
 from threadpoolctl import threadpool_info
 
 from keras_sparse import measure

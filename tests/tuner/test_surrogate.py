@@ -58,6 +58,8 @@ def test_samples_have_the_mean_and_spread_of_the_prediction(fitted):
     mean, deviation = surrogate.predict(x)
     np.testing.assert_allclose(samples.mean(axis=0), mean, atol=0.2 * deviation.max() + 1e-3)
     np.testing.assert_allclose(samples.std(axis=0), deviation, rtol=0.25, atol=1e-3)
+    half = np.stack([surrogate.sample(x, rng, spread=0.5) for _ in range(600)])
+    np.testing.assert_allclose(half.std(axis=0), deviation / 2, rtol=0.25, atol=1e-3)
 
 
 def test_inactive_parameters_leave_the_covariance_unchanged():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import least_squares
 
 from keras_sparse.footprint import Graph
 
@@ -23,6 +23,10 @@ FEATURES = (
     "activation",
 )
 """What a training step takes time for: by itself, per layer, per parameter, and per example."""
+
+
+_HOLD = 0.4
+"""Error of one estimate (a third) over how much coefficients differ from the common ones."""
 
 
 class Observation(NamedTuple):
@@ -70,15 +74,27 @@ def features(graph: Graph, batch_size: int) -> np.ndarray:
 
 
 def fit(observations: Sequence[Observation]) -> CostModel:
-    """The coefficients, none negative, with the least squares of relative errors."""
+    """The coefficients with the least squares of the logarithms of estimated over measured.
+
+    A few observations do not tell seven coefficients, so they are held near those of
+    `CostModel.common`, up to a factor that all share: how fast the machine is.
+    """
     if len(observations) < 3:
         raise ValueError(
             f"The cost of training needs at least 3 observations. Received: {len(observations)}"
         )
-    rows = np.array([features(o.graph, o.batch_size) / o.seconds for o in observations])
-    scale = np.maximum(rows.max(axis=0), 1e-30)  # MACs and steps differ by ten orders of magnitude
-    coefficients, _ = nnls(rows / scale, np.ones(len(rows)))
-    return CostModel(tuple(float(c) for c in coefficients / scale))
+    rows = np.array([features(o.graph, o.batch_size) for o in observations])
+    rows = rows * CostModel.common().coefficients
+    seconds = np.log([o.seconds for o in observations])
+
+    def errors(logarithms: np.ndarray) -> np.ndarray:
+        speed, factors = logarithms[0], logarithms[1:]
+        estimated = np.log(rows @ np.exp(factors)) + speed
+        return np.concatenate([estimated - seconds, _HOLD * factors])
+
+    speed, *factors = least_squares(errors, np.zeros(1 + len(FEATURES))).x
+    common = np.array(CostModel.common().coefficients)
+    return CostModel(tuple(float(c) for c in common * np.exp(speed + np.array(factors))))
 
 
 def observe(

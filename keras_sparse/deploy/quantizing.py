@@ -66,8 +66,8 @@ def quantize(
         x: Training examples, shape (examples, …).
         y: Their classes, as numbers or one-hot; not needed if `epochs` is 0.
         epochs: To train; 0 only measures the ranges of the activations.
-        validation_data: (x, y). If given, the best epoch is kept; with the native engine the state
-            before the first one is a candidate, too.
+        validation_data: (x, y). If given, the best epoch is kept; the state before the first one is
+            a candidate, too.
         engine: "native", fake quantization in Keras 3 layers; or "tfmot", TensorFlow Model
             Optimization's scheme on an equal tf_keras model, which needs the extra
             `keras-sparse[tfmot]`. Both return the same kind of model.

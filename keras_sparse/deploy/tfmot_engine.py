@@ -39,13 +39,27 @@ def train(network: Network, model: keras.Model, training: "Training") -> None:
         plain.get_layer(node.name).set_weights([node.kernel, node.bias])
     quantized = tfmot.quantization.keras.quantize_model(plain)
     variables = {n.name: _variables(quantized.get_layer(f"quant_{n.name}")) for n in weighted}
+    model.compile(loss=training.loss, metrics=["accuracy"])
+    unmeasured = model.get_weights()
+    before, weights = _measured(model, training)
     _fit(legacy, quantized, variables, model, training)
+    model.set_weights(unmeasured)
     for name, (kernel, bias) in variables.items():
         target = model.get_layer(name)
         target.kernel.assign(kernel.numpy() * np.asarray(target.kernel_mask))
         target.bias.assign(bias.numpy() * np.asarray(target.bias_mask))
-    model.compile(loss=training.loss, metrics=["accuracy"])
+    after, _ = _measured(model, training)
+    if before > after:
+        model.set_weights(weights)
+
+
+def _measured(model: keras.Model, training: "Training") -> tuple[float, list[np.ndarray]]:
+    """Validation accuracy (0 without such data) and weights after the ranges were measured."""
     observe(model, training.x, training.batch_size)
+    if training.validation is None:
+        return 0.0, []
+    result = model.evaluate(*training.validation, 512, verbose=0, return_dict=True)
+    return result["accuracy"], model.get_weights()
 
 
 def _modules() -> tuple[Any, Any]:

@@ -41,7 +41,7 @@ def ours(problem: Problem, count: int, seed: int) -> Values:
     stages = [Stage(count // 2, 0.9), Stage(count - count // 2, 0.95, pareto_only=True)]
     objectives = len(problem.reference)
     domain = problem.domain or SpaceDomain(problem.space, objectives)
-    proposer = Proposer(domain, objectives, stages, seed=seed)
+    proposer = Proposer(domain, objectives, stages, seed=seed, accept=problem.accept)
     results: list[Result] = []
     for _ in range(count):
         configuration = proposer.propose(results).configuration

@@ -74,12 +74,16 @@ class OwnSpace:
     def __call__(self, configuration: Configuration) -> tuple[float, ...]:
         """Logs of error, non-zeros and working memory; too large a network has failed."""
         configuration = self.domain.model.repaired(dict(configuration))
-        if macs(self.domain.model, configuration) > MOST_MACS:
+        if not self.is_affordable(configuration):
             return tuple(REFERENCE)
         vector = [features(self.domain.model, configuration)]
         told = np.array([forest.predict(vector)[0] for forest in self.forests])
         # Pruning adds nothing, and no error is above 1: its logarithm is at most 0.
         return tuple(np.minimum(told, self.domain.known(configuration)).tolist())
+
+    def is_affordable(self, configuration: Configuration) -> bool:
+        """Whether the network is not larger than those that were trained."""
+        return macs(self.domain.model, configuration) <= MOST_MACS
 
 
 @functools.cache
@@ -88,7 +92,8 @@ def own_space() -> Problem:
     function = OwnSpace()
     best = float(np.prod(REFERENCE - IDEAL))
     space = function.domain.model.space
-    return Problem("own space", space, function, REFERENCE, best, function.domain)
+    accept = function.is_affordable
+    return Problem("own space", space, function, REFERENCE, best, function.domain, accept)
 
 
 def correlations(networks: list[Network]) -> dict[str, float]:

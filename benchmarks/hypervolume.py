@@ -5,8 +5,8 @@
 Every method evaluates the same number of configurations on each problem, with several seeds. The
 hypervolume after each evaluation is kept; the results are compared seed by seed. Peers from
 Optuna and BoTorch (`benchmarks/botorch_peer.py`) take part if they are installed
-(`pip install optuna botorch`). A run that was stopped goes on where it was. Results:
-benchmarks/results/hypervolume.json, and a picture of the same name.
+(`pip install optuna botorch`). A run that was stopped goes on where it was, `--seeds 0` only sums
+up. Results: benchmarks/results/hypervolume.json, and a picture of the same name.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def ours(problem: Problem, count: int, seed: int) -> Values:
     stages = [Stage(count // 2, 0.9), Stage(count - count // 2, 0.95, pareto_only=True)]
     objectives = len(problem.reference)
     domain = problem.domain or SpaceDomain(problem.space, objectives)
-    proposer = Proposer(domain, objectives, stages, seed=seed)
+    proposer = Proposer(domain, objectives, stages, seed=seed, accept=problem.accept)
     results: list[Result] = []
     for _ in range(count):
         configuration = proposer.propose(results).configuration
@@ -148,23 +148,26 @@ def history(problem: Problem, values: Values) -> list[float]:
     return [round(float(volume), 6) for volume in volumes]
 
 
-def summary(problem: Problem, runs: dict[str, list[float]], seeds: int) -> dict[str, Any]:
+def summary(problem: Problem, runs: dict[str, list[float]]) -> dict[str, Any]:
     """Mean, deviation and wins of ours over each method, over the seeds that both have."""
     final: dict[str, dict[int, float]] = {}
     for key, volumes in runs.items():
         name, method, seed = key.split(" | ")
-        if name == problem.name and int(seed) < seeds:
+        if name == problem.name:
             final.setdefault(method, {})[int(seed)] = volumes[-1]
     rows = {}
     for method, by_seed in final.items():
         common = sorted(set(by_seed) & set(final.get("ours", {})))
+        ours = [final["ours"][s] for s in common]
+        theirs = [by_seed[s] for s in common]
         rows[method] = {
             "mean": round(float(np.mean(list(by_seed.values()))), 5),
             "deviation": round(float(np.std(list(by_seed.values()))), 5),
             "seeds": len(by_seed),
             "share of the best": round(float(np.mean(list(by_seed.values()))) / problem.best, 4),
-            "ours is better (seeds)": sum(final["ours"][s] > by_seed[s] for s in common),
             "seeds of both": len(common),
+            "ours is better (seeds)": sum(a > b for a, b in zip(ours, theirs, strict=True)),
+            "ours to theirs": round(float(np.sum(ours) / np.sum(theirs)), 4) if common else None,
         }
     return rows
 
@@ -226,11 +229,13 @@ def main() -> None:
                 values = known[method](problem, arguments.evaluations, seed)
                 results["runs"][key] = history(problem, values)
                 print(key, results["runs"][key][-1], flush=True)
-                results.setdefault("summary", {})[name] = summary(
-                    problem, results["runs"], arguments.seeds
-                )
                 results["environment"] = environment()
                 save(file, results)
+    results["summary"] = {
+        **results.get("summary", {}),
+        **{name: summary(problem, results["runs"]) for name, problem in problems.items()},
+    }
+    save(file, results)
     print(json.dumps(results["summary"], indent=1))
     plot(list(problems.values()), results["runs"], file.with_suffix(".png"))
 

@@ -4,9 +4,10 @@
 
 A table of trained networks is no benchmark, because a search almost never proposes one of its
 rows. In the manner of NAS-Bench-301 the sizes before pruning come from the measuring code, and
-forests of trees, fitted to `benchmarks/results/trained_networks.json`, tell the error and how much
-is left after pruning. This command prints how well they rank networks that they have not seen
-(folds keep the chains of morphs together), and compares random networks of the two spaces.
+forests of trees over a few dozen numbers of a network (`benchmarks/network_features.py`), fitted to
+`benchmarks/results/trained_networks.json`, tell the error and what is left after pruning. This
+command prints how well they rank networks that they have not seen (folds keep the chains of morphs
+together), and compares random networks of the two spaces.
 Results: benchmarks/results/own_space.json.
 """
 
@@ -22,6 +23,7 @@ from scipy.stats import spearmanr
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.model_selection import GroupKFold, cross_val_predict
 
+from benchmarks.network_features import features
 from benchmarks.problems import Problem
 from benchmarks.record import RESULTS, environment
 from benchmarks.trained_networks import CHAIN, MOST_MACS, Network, load, macs, search_space
@@ -39,15 +41,15 @@ def domain() -> CNNDomain:
     return CNNDomain(search_space(), SIZES)
 
 
-def targets(networks: list[Network], space: CNNDomain) -> np.ndarray:
-    """Log error, and logs of what pruning leaves of both sizes; shape (networks, 3)."""
-    rows = []
-    for network in networks:
-        known = space.known(network.configuration)
-        metrics = network.metrics
-        values = [metrics["val_error"], metrics["nonzeros"], metrics["working_memory"]]
-        rows.append(np.log(np.maximum(values, 1e-4)) - known)
-    return np.array(rows)
+def targets(networks: list[Network]) -> np.ndarray:
+    """Logs of error and of both sizes after pruning; shape (networks, 3).
+
+    Not relative to the sizes before: the KL term leaves of large networks hardly more than of small
+    ones.
+    """
+    names = ("val_error", "nonzeros", "working_memory")
+    values = [[network.metrics[name] for name in names] for network in networks]
+    return np.log(np.maximum(values, 1e-4))
 
 
 def forest() -> ExtraTreesRegressor:
@@ -66,19 +68,22 @@ class OwnSpace:
     def __init__(self) -> None:
         self.domain = domain()
         networks = usable()
-        self.vectors = self.domain.vectors([n.configuration for n in networks])
-        self.targets = targets(networks, self.domain)
-        self.forests = [forest().fit(self.vectors, column) for column in self.targets.T]
+        vectors = [features(self.domain.model, n.configuration) for n in networks]
+        self.forests = [forest().fit(vectors, column) for column in targets(networks).T]
 
     def __call__(self, configuration: Configuration) -> tuple[float, ...]:
         """Logs of error, non-zeros and working memory; too large a network has failed."""
         configuration = self.domain.model.repaired(dict(configuration))
-        if macs(self.domain.model, configuration) > MOST_MACS:
+        if not self.is_affordable(configuration):
             return tuple(REFERENCE)
-        vector = self.domain.vectors([configuration])
+        vector = [features(self.domain.model, configuration)]
         told = np.array([forest.predict(vector)[0] for forest in self.forests])
-        limits = np.array([0.0, 0.0, 0.0])  # pruning adds nothing, no error is above 1
-        return tuple((np.minimum(told, limits) + self.domain.known(configuration)).tolist())
+        # Pruning adds nothing, and no error is above 1: its logarithm is at most 0.
+        return tuple(np.minimum(told, self.domain.known(configuration)).tolist())
+
+    def is_affordable(self, configuration: Configuration) -> bool:
+        """Whether the network is not larger than those that were trained."""
+        return macs(self.domain.model, configuration) <= MOST_MACS
 
 
 @functools.cache
@@ -87,20 +92,22 @@ def own_space() -> Problem:
     function = OwnSpace()
     best = float(np.prod(REFERENCE - IDEAL))
     space = function.domain.model.space
-    return Problem("own space", space, function, REFERENCE, best, function.domain)
+    accept = function.is_affordable
+    return Problem("own space", space, function, REFERENCE, best, function.domain, accept)
 
 
 def correlations(networks: list[Network]) -> dict[str, float]:
     """Rank correlation of each objective between forests and networks that they did not see."""
     space = domain()
-    vectors = space.vectors([n.configuration for n in networks])
-    values = targets(networks, space)
+    vectors = np.array([features(space.model, n.configuration) for n in networks])
+    values = targets(networks)
     known = np.array([space.known(n.configuration) for n in networks])
     groups = [_group(n.key) for n in networks]
     result = {}
     for k, name in enumerate(("val_error", "nonzeros", "working_memory")):
         told = cross_val_predict(forest(), vectors, values[:, k], groups=groups, cv=GroupKFold(10))
-        result[name] = round(float(spearmanr(told + known[:, k], values[:, k] + known[:, k])[0]), 3)
+        told = np.minimum(told, known[:, k])
+        result[name] = round(float(spearmanr(told, values[:, k])[0]), 3)
     return result
 
 

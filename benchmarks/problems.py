@@ -19,6 +19,8 @@ class Problem(NamedTuple):
         reference: The corner from which the hypervolume is measured.
         best: The hypervolume of the whole front.
         domain: How our search sees the space; None for generic steps of its parameters.
+        accept: What is known to fail before it is tried, as the time that a network will train is
+            in our search; None for nothing.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Problem(NamedTuple):
     reference: np.ndarray
     best: float
     domain: Domain | None = None
+    accept: Callable[[Configuration], bool] | None = None
 
 
 def dtlz2(objectives: int, dimensions: int = 6) -> Problem:

@@ -1,0 +1,89 @@
+"""What tells how a network will do: a few dozen numbers of a configuration, for `own_space`."""
+
+import math
+
+import numpy as np
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.parameters import Configuration
+
+from keras_sparse.footprint import Graph, Operator
+
+_LEVELS = (-5, -4, -3, -2, -1, 0, 1)
+
+
+def features(model: SparseCNN, configuration: Configuration) -> np.ndarray:
+    """Numbers of all networks alike, however many layers they have; shape (features,)."""
+    graph = model.graph(configuration)
+    layers = [operator for operator in graph.operators if operator.weights]
+    numbers = [*_pruning(configuration, layers), *_shape(graph, layers), *_training(configuration)]
+    return np.array(numbers, float)
+
+
+def _pruning(configuration: Configuration, layers: list[Operator]) -> list[float]:
+    """The thresholds, weighted by what they apply to."""
+    sizes = np.array([layer.parameters for layer in layers], float)
+    shares = sizes / sizes.sum()
+    thresholds = np.array([_threshold(configuration, layer) for layer in layers])
+    return [
+        math.log(sizes.sum()),
+        float(shares @ thresholds),
+        *(float(shares[thresholds <= level].sum()) for level in _LEVELS),
+        float(thresholds.min()),
+        float(thresholds.mean()),
+        float(thresholds[0]),
+        float(thresholds[-1]),
+        float(shares[-1]),
+    ]
+
+
+def _threshold(configuration: Configuration, layer: Operator) -> float:
+    name = layer.name.split("/")[0]
+    for suffix in ("-reduce", "-match"):
+        name = name.removesuffix(suffix)
+    return float(configuration[f"pruning-thresholds-{name}"])
+
+
+def _shape(graph: Graph, layers: list[Operator]) -> list[float]:
+    """How wide, deep and narrow the network is."""
+    convolutions = [layer for layer in layers if layer.kind != "Dense"]
+    shapes = [graph.shapes[layer.name] for layer in convolutions]
+    maps = [math.prod(shape[:2]) for shape in shapes]
+    channels = [shape[-1] for shape in shapes]
+    tensors = [graph.size(layer.name) for layer in layers[:-1]]
+    logarithms = [
+        sum(operator.macs for operator in graph.operators),
+        min(tensors),
+        max(tensors),
+        min(channels),
+        max(channels),
+        channels[-1],
+        maps[0],
+        maps[-1],
+        graph.size(layers[0].inputs[0]),
+        layers[-1].weights[0].shape[0],
+    ]
+    return [
+        *(math.log(max(number, 1)) for number in logarithms),
+        len(convolutions),
+        len(layers),
+        sum(layer.kind == "DepthwiseConv2D" for layer in layers),
+        max(layer.weights[0].shape[0] for layer in convolutions),
+    ]
+
+
+def _training(configuration: Configuration) -> list[float]:
+    """Switches and schedule."""
+    c = configuration
+    switches = ("pretraining", "batch-norm", "residual-connections", "left-branch", "right-branch")
+    return [
+        *(float(c[name]) for name in switches),
+        float(c["alpha"]),
+        float(c["zero-regularization-epochs"]),
+        float(c.get("annealing-epochs", 0)),
+        float(c["num-conv-blocks"]),
+        float(c["num-fc-layers"]),
+        float(c.get("pooling-type") == "average"),
+        float(c.get("global-pooling") == "average"),
+        float(c.get("input-downsampling-rate", 1)),
+        float(sum(int(v) for name, v in c.items() if name.startswith("stride"))),
+    ]

@@ -5,9 +5,11 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras_sparse.tuner.answers import TrialRecord
 
 from benchmarks import ablations, lenet, trained_networks
+from benchmarks.distillation import TEMPERATURE, distillation_loss, targets
 from benchmarks.lenet import shifted
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.narrowing import narrowed
@@ -135,3 +137,29 @@ def test_images_are_shifted_by_whole_pixels():
     places = {tuple(np.argwhere(image[..., 0])[0]) for image in moved}
     assert places == {(i, j) for i in (1, 2, 3) for j in (1, 2, 3)}
     assert shifted(x, 0, np.random.default_rng(0)) is x
+
+
+def test_labels_stay_the_largest_target_where_the_teacher_errs():
+    logits = np.array([[9.0, 0.0, 0.0], [50.0, 0.0, 1.0], [0.0, 0.0, 3.0]])
+    labels = np.array([1, 2, 2])
+    rows = targets(labels, logits, 3)
+    np.testing.assert_array_equal(rows.argmax(axis=1), labels)
+    np.testing.assert_array_equal(rows[:, 3:].argmax(axis=1), logits.argmax(axis=1))
+    np.testing.assert_allclose(rows[:, 3:].sum(axis=1), 1.0, rtol=1e-6)
+
+
+def test_distillation_pulls_to_the_teacher_and_to_the_label():
+    answer = np.array([[2.0, 1.0, -1.0]], np.float32)
+    soft = tf.nn.softmax(answer / TEMPERATURE)
+
+    def slope(labels: tf.Tensor, logits: np.ndarray) -> np.ndarray:
+        variable = tf.Variable(logits)
+        with tf.GradientTape() as tape:
+            loss = distillation_loss(tf.concat([labels, soft], axis=1), variable)
+        return tape.gradient(loss, variable).numpy()[0]
+
+    np.testing.assert_allclose(slope(tf.nn.softmax(answer), answer), 0.0, atol=1e-5)
+    label = tf.one_hot([1], 3)
+    assert slope(label, answer)[1] < 0 < slope(label, answer)[0]
+    moved = answer + np.array([[1.0, 0.0, 0.0]], np.float32)
+    assert slope(tf.nn.softmax(moved), moved)[0] > 0

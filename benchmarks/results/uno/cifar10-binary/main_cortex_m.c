@@ -45,7 +45,13 @@ static uintptr_t transfer(uintptr_t operation, uintptr_t file, const void *data,
 static uint32_t ticks_of_known_loop(void)
 {
     uint32_t count = 10000, begin = TIMER_NOW;
-    __asm__ volatile("1: sub %0, %0, #1\n cmp %0, #0\n bne 1b\n" : "+l"(count) : : "cc");
+    __asm__ volatile(".syntax unified\n"
+                     "1: subs %0, %0, #1\n"
+                     "cmp %0, #0\n"
+                     "bne 1b\n"
+                     : "+l"(count)
+                     :
+                     : "cc");
     return (begin - TIMER_NOW) & TIMER_MASK;
 }
 

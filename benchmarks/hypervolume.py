@@ -176,6 +176,8 @@ def plot(problems: list[Problem], runs: dict[str, list[float]], file: Path) -> N
     """Mean over the seeds of what is missing to the best hypervolume, with a standard error."""
     figure = Figure(figsize=(4.5 * len(problems), 4), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(problems)))
+    methods_run = list(dict.fromkeys(key.split(" | ")[1] for key in runs))
+    lines: dict[str, Any] = {}
     for axis, problem in zip(axes, problems, strict=True):
         by_method: dict[str, list[list[float]]] = {}
         for key, volumes in runs.items():
@@ -186,11 +188,12 @@ def plot(problems: list[Problem], runs: dict[str, list[float]], file: Path) -> N
             missing = 1.0 - np.array(rows) / problem.best
             mean, error = missing.mean(axis=0), missing.std(axis=0) / np.sqrt(len(missing))
             steps = np.arange(1, len(mean) + 1)
-            axis.plot(steps, mean, label=method, linewidth=2 if method == "ours" else 1)
-            axis.fill_between(steps, mean - error, mean + error, alpha=0.2)
+            color, width = f"C{methods_run.index(method)}", 2 if method == "ours" else 1
+            lines[method] = axis.plot(steps, mean, color=color, linewidth=width)[0]
+            axis.fill_between(steps, mean - error, mean + error, color=color, alpha=0.2)
         axis.set(title=problem.name, xlabel="evaluations", yscale="log")
     axes[0].set_ylabel("share of the best hypervolume that is missing")
-    axes[0].legend(fontsize="small")
+    figure.legend(lines.values(), lines.keys(), loc="outside lower center", ncols=len(lines))
     write_figure(figure, file)
 
 

@@ -2,7 +2,8 @@
 
     python -m benchmarks.cost
 
-Half of the random configurations calibrate the estimate, the other half test it. The rate is that
+One half of the random configurations calibrates the estimate, the other tests it, for many ways to
+draw the halves. The rate is that
 of sampling, morphing and measuring without building a model. Seconds are processor time of one
 thread, so that what else the machine does matters little. A run that was stopped goes on where it
 was. Results: benchmarks/results/cost.json.
@@ -43,9 +44,14 @@ def main() -> None:
             observed = observe(model, configuration, steps=(5, 25), clock=time.process_time)
             known.append(round(1e3 * observed.seconds, 3))
             write_json(file, {**results, "environment": environment()})
-        results[pruning] = tested(
+        results[pruning] = judged(
             [
-                Observation(model.graph(configuration), 128, 1e-3 * milliseconds)
+                Observation(
+                    model.graph(configuration),
+                    128,
+                    1e-3 * milliseconds,
+                    bool(configuration.get("batch-norm")),
+                )
                 for configuration, milliseconds in zip(chosen, known, strict=False)
             ]
         )
@@ -53,18 +59,26 @@ def main() -> None:
         write_json(file, {**results, "environment": environment()})
 
 
-def tested(observed: list[Observation]) -> dict[str, Any]:
-    """How well an estimate that is fitted to the first half tells the second."""
+def judged(observed: list[Observation], draws: int = 50) -> dict[str, Any]:
+    """How well an estimate that is fitted to a random half tells the other, over many draws."""
+    rng = np.random.default_rng(0)
     half = len(observed) // 2
-    cost = fit(observed[:half])
-    ratios = [cost.step_seconds(o.graph, o.batch_size) / o.seconds for o in observed[half:]]
-    within = np.mean([1 / 1.5 <= ratio <= 1.5 for ratio in ratios])
+    shares, ratios = [], []
+    for _ in range(draws):
+        order = rng.permutation(len(observed))
+        cost = fit([observed[i] for i in order[:half]])
+        for o in (observed[i] for i in order[half:]):
+            estimated = cost.step_seconds(o.graph, o.batch_size, batch_norm=o.batch_norm)
+            ratios.append(estimated / o.seconds)
+        shares.append(np.mean([1 / 1.5 <= r <= 1.5 for r in ratios[-(len(observed) - half) :]]))
+    quantiles = np.quantile(ratios, [0.05, 0.25, 0.5, 0.75, 0.95])
     return {
         "calibrated on": half,
-        "tested on": len(ratios),
-        "share within a factor of 1.5": round(float(within), 3),
-        "estimated / measured": sorted(round(ratio, 2) for ratio in ratios),
-        "seconds per unit": dict(zip(FEATURES, cost.coefficients, strict=True)),
+        "tested on": len(observed) - half,
+        "draws of the halves": draws,
+        "share within a factor of 1.5": round(float(np.mean(shares)), 3),
+        "estimated / measured, 5, 25, 50, 75, 95 %": [round(float(q), 2) for q in quantiles],
+        "seconds per unit": dict(zip(FEATURES, fit(observed).coefficients, strict=True)),
     }
 
 

@@ -21,20 +21,30 @@ FEATURES = (
     "depthwise MAC",
     "dense MAC",
     "activation",
+    "normalization",
+    "normalized activation",
 )
 """What a training step takes time for: by itself, per layer, per parameter, and per example."""
 
 
-_HOLD = 0.4
+_HOLD = 0.3
 """Error of one estimate (a third) over how much coefficients differ from the common ones."""
 
 
 class Observation(NamedTuple):
-    """A network and the seconds that one training step of it took."""
+    """A network and the seconds that one training step of it took.
+
+    Attributes:
+        graph: Of the network; batch normalization is folded in it.
+        batch_size: Examples of a step.
+        seconds: Of a step.
+        batch_norm: Whether its convolutions are normalized in training.
+    """
 
     graph: Graph
     batch_size: int
     seconds: float
+    batch_norm: bool = False
 
 
 class CostModel(NamedTuple):
@@ -48,42 +58,51 @@ class CostModel(NamedTuple):
 
         `calibrate` fits them to this one.
         """
-        return cls((2.5e-3, 5e-4, 2e-8, 1.5e-10, 1.5e-9, 3e-10, 6e-9))
+        return cls((1e-3, 7e-4, 2e-8, 1.7e-10, 4e-10, 2.5e-10, 6e-9, 4e-4, 4e-9))
 
-    def step_seconds(self, graph: Graph, batch_size: int) -> float:
-        """Seconds of one training step."""
-        return float(np.dot(self.coefficients, features(graph, batch_size)))
+    def step_seconds(self, graph: Graph, batch_size: int, *, batch_norm: bool = False) -> float:
+        """Seconds of one training step; `batch_norm` as in `Observation`."""
+        return float(np.dot(self.coefficients, features(graph, batch_size, batch_norm)))
 
-    def epoch_seconds(self, graph: Graph, batch_size: int, examples: int) -> float:
-        """Seconds of one training epoch."""
-        return self.step_seconds(graph, batch_size) * -(-examples // batch_size)
+    def epoch_seconds(
+        self, graph: Graph, batch_size: int, examples: int, *, batch_norm: bool = False
+    ) -> float:
+        """Seconds of one training epoch; `batch_norm` as in `Observation`."""
+        steps = -(-examples // batch_size)
+        return steps * self.step_seconds(graph, batch_size, batch_norm=batch_norm)
 
 
-def features(graph: Graph, batch_size: int) -> np.ndarray:
+def features(graph: Graph, batch_size: int, batch_norm: bool = False) -> np.ndarray:
     """How much of each of `FEATURES` one training step has."""
     macs = {"Conv2D": 0, "DepthwiseConv2D": 0, "Dense": 0}
-    layers = parameters = 0
+    layers = parameters = normalizations = normalized = 0
     for operator in graph.operators:
-        if operator.weights:
-            layers += 1
-            parameters += operator.parameters
-            macs[operator.kind] = macs.get(operator.kind, 0) + operator.macs
+        if not operator.weights:
+            continue
+        parameters += operator.parameters
+        macs[operator.kind] = macs.get(operator.kind, 0) + operator.macs
+        # A depthwise convolution here is the first half of a separable one: one Keras layer.
+        layers += operator.kind != "DepthwiseConv2D"
+        if batch_norm and operator.kind == "Conv2D":
+            normalizations += 1
+            normalized += graph.size(operator.name)
     activations = sum(map(graph.size, graph.shapes))
     per_example = [macs["Conv2D"], macs["DepthwiseConv2D"], macs["Dense"], activations]
-    return np.array([1.0, layers, parameters, *(batch_size * n for n in per_example)])
+    counts = [1.0, layers, parameters, *(batch_size * n for n in per_example)]
+    return np.array([*counts, normalizations, batch_size * normalized])
 
 
 def fit(observations: Sequence[Observation]) -> CostModel:
     """The coefficients with the least squares of the logarithms of estimated over measured.
 
-    A few observations do not tell seven coefficients, so they are held near those of
+    A few observations do not tell nine coefficients, so they are held near those of
     `CostModel.common`, up to a factor that all share: how fast the machine is.
     """
     if len(observations) < 3:
         raise ValueError(
             f"The cost of training needs at least 3 observations. Received: {len(observations)}"
         )
-    rows = np.array([features(o.graph, o.batch_size) for o in observations])
+    rows = np.array([features(o.graph, o.batch_size, o.batch_norm) for o in observations])
     rows = rows * CostModel.common().coefficients
     seconds = np.log([o.seconds for o in observations])
 
@@ -134,7 +153,8 @@ def observe(
     keras.backend.clear_session()
     # On a busy machine the difference could come out as nothing; the whole is an upper limit.
     seconds = max((long - short) / (many - few), 0.1 * long / many)
-    return Observation(model.graph(configuration), batch_size, seconds)
+    batch_norm = bool(configuration.get("batch-norm"))
+    return Observation(model.graph(configuration), batch_size, seconds, batch_norm)
 
 
 def calibrate(

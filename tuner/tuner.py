@@ -223,7 +223,12 @@ class SparseTuner(TrialRunner):
         def accept(configuration: Configuration) -> bool:
             epochs = schedule_of(configuration, training.epochs, inherits=False).epochs
             graph = model.graph(configuration)
-            epoch = self.cost_model.epoch_seconds(graph, training.batch_size, examples)
+            epoch = self.cost_model.epoch_seconds(
+                graph,
+                training.batch_size,
+                examples,
+                batch_norm=bool(configuration.get("batch-norm")),
+            )
             return folds * epochs * epoch <= self.max_trial_seconds
 
         return accept

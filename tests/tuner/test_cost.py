@@ -19,22 +19,24 @@ def model():
 
 
 def test_coefficients_are_recovered_from_what_they_made(model):
-    truth = CostModel((4e-3, 1e-3, 2e-8, 3e-10, 2e-9, 1e-10, 5e-10))
+    truth = CostModel((4e-3, 1e-3, 2e-8, 3e-10, 2e-9, 1e-10, 5e-10, 2e-3, 5e-9))
     rng = np.random.default_rng(0)
     graphs = [model.graph(model.sample(rng)) for _ in range(80)]
-    observed = [
-        Observation(g, 128, truth.step_seconds(g, 128) * rng.uniform(0.9, 1.1)) for g in graphs
-    ]
+    observed = []
+    for number, graph in enumerate(graphs):
+        seconds = truth.step_seconds(graph, 128, batch_norm=number % 2 == 0)
+        observed.append(Observation(graph, 128, seconds * rng.uniform(0.9, 1.1), number % 2 == 0))
     cost = fit(observed[:50])
     assert len(cost.coefficients) == len(FEATURES)
     assert min(cost.coefficients) >= 0
     for observation in observed[50:]:
-        ratio = cost.step_seconds(observation.graph, 128) / observation.seconds
+        graph, batch, seconds, batch_norm = observation
+        ratio = cost.step_seconds(graph, batch, batch_norm=batch_norm) / seconds
         assert 1 / 1.3 < ratio < 1.3
 
 
 def test_epochs_count_the_last_partial_batch(model):
-    cost = CostModel((1.0, 0, 0, 0, 0, 0, 0))
+    cost = CostModel((1.0, *[0.0] * (len(FEATURES) - 1)))
     graph = model.graph(model.sample(np.random.default_rng(0)))
     assert cost.epoch_seconds(graph, 128, 129) == 2.0
 
@@ -45,6 +47,13 @@ def test_features_count_the_graph(model):
     assert values["parameter"] == sum(op.parameters for op in graph.operators)
     macs = sum(values[name] for name in FEATURES if name.endswith("MAC"))
     assert macs == 10 * sum(op.macs for op in graph.operators)
+    assert values["normalization"] == values["normalized activation"] == 0
+    normalized = dict(zip(FEATURES, features(graph, 10, batch_norm=True), strict=True))
+    convolutions = [op for op in graph.operators if op.kind == "Conv2D"]
+    assert normalized["normalization"] == len(convolutions)
+    assert normalized["normalized activation"] == 10 * sum(
+        graph.size(op.name) for op in convolutions
+    )
 
 
 def test_networks_can_be_timed(model):

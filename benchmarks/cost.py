@@ -3,7 +3,8 @@
     python -m benchmarks.cost
 
 One half of the random configurations calibrates the estimate, the other tests it, for many ways to
-draw the halves. The rate is that
+draw the halves. (The common coefficients, near which fits are held, were read off a fit to all of
+these networks, so the result is a little better than it would be on others.) The rate is that
 of sampling, morphing and measuring without building a model. Seconds are processor time of one
 thread, so that what else the machine does matters little. A run that was stopped goes on where it
 was. Results: benchmarks/results/cost.json.

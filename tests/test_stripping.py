@@ -34,7 +34,7 @@ def weights_of(model: keras.Model) -> int:
 
 
 @pytest.mark.parametrize(
-    "chunk", [pytest.param(c, marks=pytest.mark.slow if c >= 10 else ()) for c in range(30)]
+    "chunk", [pytest.param(c, marks=pytest.mark.slow if c >= 5 else ()) for c in range(30)]
 )
 @pytest.mark.parametrize("method", ["spvd", "bc"])
 def test_random_graphs_predict_the_same(method, chunk):

@@ -71,7 +71,7 @@ def test_a_trial_is_deployed_and_what_was_measured_is_kept(folder, tmp_path):
 
 def test_a_board_without_its_tools_is_said_and_the_files_are_there(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
-    deployed = deploy_trial(folder, out=tmp_path / "firmware", epochs=0, board="microbit")
+    deployed = deploy_trial(folder, out=tmp_path / "firmware", epochs=0, board="uno")
     assert "apt install" in deployed.problem
     assert deployed.problem in str(deployed)
     assert (tmp_path / "firmware" / "c" / "model.c").is_file()

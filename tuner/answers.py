@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .goals import ERRORS, Goal, Limit, violation
+from .goals import Goal, Limit, precedence, violation
 from .parameters import Configuration
 from .pareto import hypervolume, non_dominated
 
@@ -74,11 +74,10 @@ def best_of(
 ) -> TrialRecord | None:
     """The most accurate within the limits, without accuracy the best in the first objective.
 
-    None if none is within.
+    Of equally accurate ones the smallest. None if none is within.
     """
-    goal = next((g for g in goals if g.name in ERRORS), goals[0])
     fitting = [r for r in records if r.metrics and violation(limits, r.metrics) == 0]
-    return min(fitting, key=lambda r: goal.value(r.metrics), default=None)
+    return min(fitting, key=lambda r: precedence(goals, r.metrics), default=None)
 
 
 def hypervolumes(

@@ -125,3 +125,17 @@ def violation(limits: Sequence[Limit], metrics: Mapping[str, float]) -> float:
         if value > limit.most:
             total += math.log(value / max(limit.most, _SMALLEST_ERROR))
     return total
+
+
+def precedence(goals: Sequence[Goal], metrics: Mapping[str, float]) -> tuple[float, ...]:
+    """What to sort results by: accuracy first, among equals the other goals; smaller is better.
+
+    Without a goal of accuracy the first one comes first.
+    """
+    first = leading(goals)
+    return tuple(g.value(metrics) for g in (first, *(g for g in goals if g is not first)))
+
+
+def leading(goals: Sequence[Goal]) -> Goal:
+    """The goal of accuracy, else the first one."""
+    return next((goal for goal in goals if goal.name in ERRORS), goals[0])

@@ -11,7 +11,7 @@ from keras_tuner.engine.trial import Trial, TrialStatus
 
 from .budget import Budget
 from .domain import Domain, SpaceDomain
-from .goals import ERRORS, Goal, goals_of, limits_of, violation
+from .goals import Goal, goals_of, leading, limits_of, precedence, violation
 from .keras_space import space_of
 from .parameters import Configuration
 from .project import TrialProposal
@@ -192,16 +192,14 @@ class SparseOracle(RestoringOracle):
         Without a validation error the first objective. The score of a trial does not depend on
         other trials.
         """
-        beyond, first = self._rank(trial)
-        trial.score = first if beyond == 0 else _BEYOND + beyond
+        metrics, goal = self.outcome(trial).metrics, leading(self.goals)
+        beyond, first = violation(self.limits, metrics), float(metrics[goal.name])
+        trial.score = (-first if goal.maximize else first) if beyond == 0 else _BEYOND + beyond
         trial.best_step = 0
 
-    def _rank(self, trial: Trial) -> tuple[float, float]:
-        """(how far beyond the budget, error or first objective), both to be minimised."""
+    def _rank(self, trial: Trial) -> tuple[float, ...]:
         metrics = self.outcome(trial).metrics
-        goal = next((g for g in self.goals if g.name in ERRORS), self.goals[0])
-        first = float(metrics[goal.name])
-        return violation(self.limits, metrics), -first if goal.maximize else first
+        return violation(self.limits, metrics), *precedence(self.goals, metrics)
 
     def get_best_trials(self, num_trials: int = 1) -> list[Trial]:
         """The most accurate trials within the budget, then those that are closest to it."""

@@ -6,6 +6,8 @@ import keras_tuner
 import numpy as np
 import pytest
 from keras_sparse.tuner import Budget, CostModel, SparseCNN, SparseTuner, Stage
+from keras_sparse.tuner.answers import TrialRecord, best_of
+from keras_sparse.tuner.goals import goals_of, limits_of
 from keras_sparse.tuner.pareto import non_dominated
 from keras_sparse.tuner.restoring import PARENT
 
@@ -126,6 +128,20 @@ def test_best_means_the_most_accurate_within_the_budget(tmp_path):
     best = tuner.oracle.get_best_trials(12)
     assert best[0].trial_id == min(within, key=lambda r: r.metrics["val_error"]).trial_id
     assert {t.trial_id for t in best[: len(within)]} == {r.trial_id for r in within}
+
+
+def test_of_equally_accurate_networks_the_smallest_is_best():
+    goals, limits = goals_of(["val_error", "model_size"]), limits_of(Budget(flash=100))
+    sizes = [("00", 0.1, 90.0), ("01", 0.1, 80.0), ("02", 0.2, 10.0), ("03", 0.0, 200.0)]
+    records = [
+        TrialRecord(
+            name, int(name), "completed", 1, None, {},
+            {"val_error": error, "model_size": size, "flash": size}, "", 1, 1.0,
+        )
+        for name, error, size in sizes
+    ]  # fmt: skip
+    best = best_of(records, goals, limits)
+    assert best is not None and best.trial_id == "01"
 
 
 def test_a_stopped_search_goes_on_as_if_it_had_not_been(finished, tmp_path):

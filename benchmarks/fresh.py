@@ -9,14 +9,14 @@ def fresh(
     linear: LinearMap,
     x: tf.Tensor,
     mean: tf.Tensor,
-    variance: tf.Tensor,
+    deviation: tf.Tensor,
     seed: tf.Tensor,
     finish: Finish,
 ) -> tf.Tensor:
     """The local reparametrisation with TensorFlow's own generator; arguments as in `local`."""
-    deviation = tf.sqrt(linear(tf.square(x), variance) + 1e-8)
-    noise = tf.random.stateless_normal(tf.shape(deviation), tf.cast(seed, tf.int32))
-    return finish(linear(x, mean) + deviation * noise)
+    spread = tf.sqrt(linear(tf.square(x), tf.square(deviation)) + 1e-8)
+    noise = tf.random.stateless_normal(tf.shape(spread), tf.cast(seed, tf.int32))
+    return finish(linear(x, mean) + spread * noise)
 
 
 ESTIMATORS["fresh"] = fresh

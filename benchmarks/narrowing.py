@@ -42,9 +42,10 @@ def narrowed(model: keras.Sequential) -> keras.Sequential:
 
     small = keras.models.clone_model(model, clone_function=clone)
     for layer, i, o in zip(layers, inputs, outputs, strict=True):
-        for old, new in zip(layer.weights, small.get_layer(layer.name).weights, strict=True):
-            of_inputs = "group" in old.name and isinstance(layer, keras.layers.Dense)
-            new.assign(_part(np.asarray(old), i, i if of_inputs else o))
+        new = small.get_layer(layer.name).named_variables()
+        for name, old in layer.named_variables().items():
+            of_inputs = "group" in name and isinstance(layer, keras.layers.Dense)
+            new[name].assign(_part(np.asarray(old), i, i if of_inputs else o))
     return small
 
 

@@ -1,6 +1,7 @@
 """Compiling the arithmetic of large tensors with XLA inside an ordinary graph."""
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import tensorflow as tf
@@ -24,14 +25,12 @@ def fused(function: Callable[..., Result]) -> Callable[..., Result]:
     compiled = tf.function(function, jit_compile=True, autograph=False)
 
     def call(*tensors: tf.Tensor) -> Result:
-        return compiled(*tensors) if _is_large(tensors[0]) else function(*tensors)
+        return compiled(*tensors) if is_large(tensors[0].shape) else function(*tensors)
 
     call.__doc__ = function.__doc__
     return call
 
 
-def _is_large(tensor: tf.Tensor) -> bool:
-    elements = 1
-    for size in tensor.shape:
-        elements *= _TYPICAL_BATCH if size is None else size
-    return elements >= _LARGE
+def is_large(shape: Iterable[int | None]) -> bool:
+    """Whether a tensor has so many elements that `fused` compiles; None is the axis of a batch."""
+    return math.prod(_TYPICAL_BATCH if size is None else size for size in shape) >= _LARGE

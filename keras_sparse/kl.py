@@ -38,22 +38,49 @@ def log_uniform_kl(log_alpha: tf.Tensor) -> tf.Tensor:
     return _K1 * tf.sigmoid(-_K2 - _K3 * log_alpha) + 0.5 * tf.math.softplus(-log_alpha)
 
 
+# The gradients of the next two are written out: they need half the operations of derived ones,
+# which is what a step of a small network spends its time on.
+
+
 @tf.custom_gradient
 def standard_normal_kl(
-    mean: tf.Tensor, log_variance: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-    """KL(N(mean, e^log_variance) ‖ N(0, 1)) summed over all elements, in nats; a scalar.
+    log_variances: tf.Tensor, *means: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
+    """KL(N(means, e^log_variances) ‖ N(0, 1)) summed over all elements, in nats; a scalar.
 
-    The gradient is written out: it needs half the operations of the derived one, which is what a
-    step of a small network spends its time on.
+    Args:
+        log_variances: Of all elements of `means` in their order, shape (elements,).
+        *means: Any shapes.
     """
-    variance = tf.exp(log_variance)
-    total = tf.nn.l2_loss(mean) + 0.5 * tf.reduce_sum(variance - log_variance - 1.0)
+    squares = tf.add_n([tf.nn.l2_loss(mean) for mean in means])
+    total = squares + 0.5 * tf.reduce_sum(tf.math.expm1(log_variances) - log_variances)
 
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return upstream * mean, 0.5 * upstream * (variance - 1.0)
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        by_log_variance = (0.5 * upstream) * tf.math.expm1(log_variances)
+        return by_log_variance, *(upstream * mean for mean in means)
 
     return total, gradient
+
+
+@tf.custom_gradient
+def group_kl(
+    mean: tf.Tensor, log_variance: tf.Tensor
+) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
+    """`log_uniform_kl` summed over all groups; log α is limited from above only.
+
+    Groups start at log α = −9, where a clip from below would stop the gradient.
+    """
+    square = tf.square(mean) + EPSILON
+    log_alpha = log_variance - tf.math.log(square)
+    limited = tf.minimum(log_alpha, LOG_ALPHA_LIMIT)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        step = tf.sigmoid(-_K2 - _K3 * limited)
+        slope = (_K1 * _K3) * step * (1.0 - step) + 0.5 * tf.sigmoid(-limited)
+        by_log_alpha = tf.where(log_alpha <= LOG_ALPHA_LIMIT, -upstream * slope, 0.0)
+        return -2.0 * by_log_alpha * mean / square, by_log_alpha
+
+    return tf.reduce_sum(log_uniform_kl(limited)), gradient
 
 
 def clip_log_alpha(log_alpha: tf.Tensor) -> tf.Tensor:

@@ -40,7 +40,7 @@ def test_standard_normal_kl_agrees_with_numerical_integration():
         return posterior.pdf(w) * (posterior.logpdf(w) - stats.norm.logpdf(w))
 
     expected, _ = integrate.quad(integrand, -5, 6)
-    got = kl.standard_normal_kl(tf.constant(mean), tf.constant(2 * np.log(deviation), tf.float32))
+    got = kl.standard_normal_kl(tf.constant([2 * np.log(deviation)], tf.float32), tf.constant(mean))
     assert float(got) == pytest.approx(expected, rel=1e-4)
 
 
@@ -68,7 +68,7 @@ def test_gradient_at_the_edge_of_the_clip_is_finite_and_zero_outside(edge):
 def test_gradient_of_the_standard_normal_kl_is_that_of_its_formula():
     mean, log_variance = tf.Variable([0.7, -2.0, 0.0]), tf.Variable([-3.0, 0.0, 1.5])
     with tf.GradientTape(persistent=True) as tape:
-        total = 3.0 * kl.standard_normal_kl(mean, log_variance)
+        total = 3.0 * kl.standard_normal_kl(log_variance, mean[:1], mean[1:])
         terms = 0.5 * (tf.exp(log_variance) + mean**2 - 1.0 - log_variance)
         expected = 3.0 * tf.reduce_sum(terms)
     assert float(total) == pytest.approx(float(expected), rel=1e-6)
@@ -76,3 +76,18 @@ def test_gradient_of_the_standard_normal_kl_is_that_of_its_formula():
         np.testing.assert_allclose(
             tape.gradient(total, variable), tape.gradient(expected, variable), rtol=1e-6
         )
+
+
+def test_gradient_of_the_groups_kl_is_that_of_its_formula():
+    mean = tf.Variable([0.7, -2.0, 0.0, 1e-3, 1.0])
+    log_variance = tf.Variable([-9.0, 0.0, 1.5, -2.0, 8.5])  # the third and last are past the limit
+    with tf.GradientTape(persistent=True) as tape:
+        total = 3.0 * kl.group_kl(mean, log_variance)
+        limited = tf.minimum(kl.log_alpha(mean, log_variance), kl.LOG_ALPHA_LIMIT)
+        expected = 3.0 * tf.reduce_sum(kl.log_uniform_kl(limited))
+    assert float(total) == pytest.approx(float(expected), rel=1e-6)
+    for variable in (mean, log_variance):
+        gradient = tape.gradient(total, variable)
+        np.testing.assert_allclose(gradient, tape.gradient(expected, variable), rtol=1e-5)
+        assert gradient[2] == 0.0
+        assert gradient[4] == 0.0

@@ -66,10 +66,11 @@ def test_the_generator_covers_every_feature():
 
 def prune_groups(layer, dead, stage=0):
     """Kills the given groups of a BC layer and keeps the others."""
-    posterior = list(layer._posteriors.values())[stage]
-    log_variance = np.full(posterior["group_mean"].shape, -9.0)
+    name = layer.stages()[stage].kernel_name
+    posterior = layer.named_variables()[f"{name}_group_log_variance"]
+    log_variance = np.full(posterior.shape, -9.0)
     log_variance.reshape(-1)[list(dead)] = 9.0
-    posterior["group_log_variance"].assign(log_variance)
+    posterior.assign(log_variance)
 
 
 def test_pruned_maps_leave_the_layer_and_its_reader():

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from keras_sparse.layers.base import keras_class
+from keras_sparse.layers.base import SparseLayer, keras_class
 
 _CONFIGURED = ("threshold", "kl_weight")
 """Variables that the configuration sets, not the training."""
@@ -41,7 +41,10 @@ def kind_of(layer: Any) -> str:
 
 def variables_of(layer: Any) -> dict[str, Any]:
     """The variables that training changes, by name; those of nested layers by their path."""
-    variables = [v for v in layer.weights if v.name not in _CONFIGURED]
+    if isinstance(layer, SparseLayer):
+        known = layer.named_variables()
+        return {name: value for name, value in known.items() if name not in _CONFIGURED}
+    variables = layer.weights
     names = [v.name for v in variables]
     if len(set(names)) < len(names):
         names = [v.path.split("/", 1)[-1] for v in variables]

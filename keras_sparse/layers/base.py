@@ -12,7 +12,8 @@ import keras
 import tensorflow as tf
 from keras import initializers
 
-from .estimators import ESTIMATORS
+from .estimators import AUTOMATIC, ESTIMATORS
+from .parts import VariablePart
 from .stages import Stage
 
 _REFUSED = ("lora_rank", "lora_alpha", "quantization_config")
@@ -76,10 +77,9 @@ class SparseLayer:
         log_variance_initializer = get_initializer(
             "log_variance_initializer", log_variance_initializer
         )
-        if estimator not in ESTIMATORS:
-            raise ValueError(
-                f"estimator must be one of {sorted(ESTIMATORS)}. Received: estimator={estimator!r}"
-            )
+        names = sorted([AUTOMATIC, *ESTIMATORS])
+        if estimator not in names:
+            raise ValueError(f"estimator must be one of {names}. Received: estimator={estimator!r}")
         super().__init__(*args, **kwargs)
         for name in _REFUSED:
             if getattr(self, name, None) is not None:
@@ -217,19 +217,19 @@ class SparseLayer:
     def _add_log_variance(
         self: Any, name: str, shape: tuple[int, ...], *, carries_kl: bool = False
     ) -> keras.Variable:
-        # The KL term is a regulariser of one of its variables: Keras then counts it once a step
-        # however often the layer is called, leaves it out when the layer is frozen, and shows it
-        # in `model.losses` for custom loops.
-        def kl_term(_: Any) -> tf.Tensor:
-            return tf.cast(self._kl_weight, tf.float32) * tf.cast(self.kl_divergence(), tf.float32)
-
         return self.add_weight(
             name=name,
             shape=shape,
             initializer=self.log_variance_initializer,
-            regularizer=kl_term if carries_kl else None,
+            regularizer=self._kl_term if carries_kl else None,
             autocast=False,
         )
+
+    def _kl_term(self, _: Any) -> tf.Tensor:
+        # A regulariser of one variable of the layer: Keras then counts it once a step however
+        # often the layer is called, leaves it out when the layer is frozen, and shows it in
+        # `model.losses` for custom loops.
+        return tf.cast(self._kl_weight, tf.float32) * tf.cast(self.kl_divergence(), tf.float32)
 
     def _warn_without_kl(self: Any) -> None:
         if self._kl_is_scheduled or not self.trainable:
@@ -254,7 +254,7 @@ class SparseLayer:
 
     def save_own_variables(self: Any, store: Any) -> None:
         for name, variable in self._saved_variables().items():
-            store[name] = variable
+            store[name] = variable.value() if isinstance(variable, VariablePart) else variable
 
     def load_own_variables(self: Any, store: Any) -> None:
         variables = self._saved_variables()
@@ -266,11 +266,12 @@ class SparseLayer:
         for name, variable in variables.items():
             variable.assign(store[name])
 
-    def _saved_variables(self: Any) -> dict[str, keras.Variable]:
-        return {
-            **{variable.name: variable for variable in self.weights},
-            "noise": self.seed_generator.state,
-        }
+    def named_variables(self: Any) -> dict[str, Any]:
+        """All variables by name; where several share one (BC), as parts that read and assign."""
+        return {variable.name: variable for variable in self.weights}
+
+    def _saved_variables(self: Any) -> dict[str, Any]:
+        return {**self.named_variables(), "noise": self.seed_generator.state}
 
     # As every layer without a quantized form: `Model.quantize` passes over it with a warning.
     quantize = keras.layers.Layer.quantize

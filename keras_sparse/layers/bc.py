@@ -8,17 +8,16 @@ the output of a pruned map is exactly activation(0).
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from ..fusing import fused
-from ..kl import EPSILON, LOG_ALPHA_LIMIT, log_alpha, log_uniform_kl, standard_normal_kl
+from ..kl import EPSILON, LOG_ALPHA_LIMIT, group_kl, log_alpha, standard_normal_kl
 from .base import SparseLayer, get_initializer
-from .estimators import ESTIMATORS
-from .noise import normal_like
+from .estimators import estimator_of, shared
+from .noise import normal
+from .parts import VariablePart, parts_of
 from .stages import (
     Conv2DStages,
     DenseStages,
@@ -28,61 +27,9 @@ from .stages import (
 )
 
 
-@fused
-def _times(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    return x * z
-
-
-@fused
-def _times_gradients(
-    upstream: tf.Tensor, x: tf.Tensor, z: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    return upstream * z, tf.reduce_sum(upstream * x, _positions(x, z), keepdims=True)
-
-
-@fused
-def _rectified(x: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    return tf.maximum(x * z, 0.0)
-
-
-@fused
-def _rectified_gradients(
-    upstream: tf.Tensor, x: tf.Tensor, z: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    return _times_gradients(tf.where(x * z > 0.0, upstream, 0.0), x, z)
-
-
-def _positions(x: tf.Tensor, z: tf.Tensor) -> list[int]:
-    """The axes of `x` over which `z` broadcasts, beside that of the examples."""
-    return [axis for axis in range(1, x.shape.rank) if z.shape[axis] == 1]
-
-
-@tf.custom_gradient
-def _scaled(
-    x: tf.Tensor, z: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-    """`x` times `z`, which broadcasts over positions; few passes over memory."""
-    return _times(x, z), lambda upstream: _times_gradients(upstream, x, z)
-
-
-@tf.custom_gradient
-def _scaled_relu(
-    x: tf.Tensor, z: tf.Tensor
-) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-    """ReLU of `x` times `z`, in as few passes over memory as the product alone."""
-    return _rectified(x, z), lambda upstream: _rectified_gradients(upstream, x, z)
-
-
-def _group_deviation(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-    """σ_z with log α_z limited from above, as in the KL term."""
-    # Not the root of a variance: its gradient is not finite when the variance underflows.
-    most = tf.sqrt(tf.square(mean) + EPSILON) * math.exp(0.5 * LOG_ALPHA_LIMIT)
-    return tf.minimum(tf.exp(0.5 * log_variance), most)
-
-
-def _limited(group_log_alpha: tf.Tensor) -> tf.Tensor:
-    # Not from below, as in SpVD: groups start at log α = −9, where a clip would stop the gradient.
-    return tf.minimum(group_log_alpha, LOG_ALPHA_LIMIT)
+def _most_deviation(mean: tf.Tensor) -> tf.Tensor:
+    """Largest σ_z, where log α_z is limited from above, as in the KL term."""
+    return tf.sqrt(tf.square(mean) + EPSILON) * math.exp(0.5 * LOG_ALPHA_LIMIT)
 
 
 class BCMixin(SparseLayer):
@@ -95,9 +42,9 @@ class BCMixin(SparseLayer):
             or a Keras initializer.
         group_initializer: Start of the means of the group scales.
         estimator: "local" (a noise value for every activation), "mirrored" (one for every weight,
-            mirrored over the batch: half the cost) or "auto" (local in dense layers, mirrored in
-            convolutions); see `keras_sparse.layers.estimators`. The scales of the groups have
-            a noise value for every example in any case.
+            mirrored over the batch: half the cost), "shared" (not mirrored) or "auto" (local in
+            dense layers, shared in convolutions); see `keras_sparse.layers.estimators`. The scales
+            of the groups have a noise value for every example in any case.
         seed: Seed of the noise; None draws one from Keras's global seed.
         **kwargs: The Keras layer's own arguments.
     """
@@ -125,55 +72,69 @@ class BCMixin(SparseLayer):
 
     def build(self: Any, input_shape: Any) -> None:
         super().build(input_shape)  # type: ignore[misc]
-        self._posteriors = {}
-        for index, stage in enumerate(self.stages()):
-            name = stage.kernel_name
-            shape = getattr(self, name).shape
-            group_shape = tuple(shape[axis] for axis in stage.group_axes)
-            self._posteriors[name] = {
-                "log_variance": self._add_log_variance(f"{name}_log_variance", shape),
-                "group_mean": self.add_weight(
-                    name=f"{name}_group_mean",
-                    shape=group_shape,
-                    initializer=self.group_initializer,
-                    autocast=False,
-                ),
-                "group_log_variance": self._add_log_variance(
-                    f"{name}_group_log_variance", group_shape, carries_kl=index == 0
-                ),
-            }
-        self.bias_log_variance = (
-            None
-            if self.bias is None
-            else self._add_log_variance("bias_log_variance", self.bias.shape)
+        shapes: dict[str, tuple[int, ...]] = {}
+        kernels = {stage.kernel_name: getattr(self, stage.kernel_name) for stage in self.stages()}
+        for name, kernel in kernels.items():
+            shapes[f"{name}_log_variance"] = tuple(kernel.shape)
+        if self.bias is not None:
+            shapes["bias_log_variance"] = tuple(self.bias.shape)
+        self._weight_elements = sum(math.prod(shape) for shape in shapes.values())
+        groups = {
+            stage.kernel_name: tuple(kernels[stage.kernel_name].shape[a] for a in stage.group_axes)
+            for stage in self.stages()
+        }
+        self._group_elements = sum(math.prod(shape) for shape in groups.values())
+        shapes |= {f"{name}_group_log_variance": shape for name, shape in groups.items()}
+        shapes |= {f"{name}_group_mean": shape for name, shape in groups.items()}
+        self.posterior = self.add_weight(
+            name="posterior",
+            shape=(self._weight_elements + 2 * self._group_elements,),
+            initializer=lambda _, dtype: self._initial_posterior(shapes, dtype),
+            regularizer=self._kl_term,
+            autocast=False,
         )
+        self._parts = parts_of(self.posterior, shapes)
+
+    def _initial_posterior(self, shapes: dict[str, tuple[int, ...]], dtype: Any) -> tf.Tensor:
+        values = [
+            (self.log_variance_initializer if "log_variance" in name else self.group_initializer)(
+                shape, dtype
+            )
+            for name, shape in shapes.items()
+        ]
+        return tf.concat([tf.reshape(value, [-1]) for value in values], axis=0)
+
+    def named_variables(self) -> dict[str, Any]:
+        variables = super().named_variables()
+        del variables["posterior"]
+        return {**variables, **self._parts}
+
+    def _part(self, name: str) -> tf.Tensor:
+        return self._wide(self._parts[name].value())
 
     def _weights(self, stage: Stage) -> tuple[tf.Tensor, tf.Tensor]:
         """(μ, log σ²) of a stage's kernel before its group scale, each in the kernel's shape."""
-        posterior = self._posteriors[stage.kernel_name]
-        return self._wide(getattr(self, stage.kernel_name)), self._wide(posterior["log_variance"])
+        name = stage.kernel_name
+        return self._wide(getattr(self, name)), self._part(f"{name}_log_variance")
 
     def _groups(self, stage: Stage) -> tuple[tf.Tensor, tf.Tensor]:
         """(μ_z, log σ_z²) of a stage's groups, each in the shape of the kernel's group axes."""
-        posterior = self._posteriors[stage.kernel_name]
-        return self._wide(posterior["group_mean"]), self._wide(posterior["group_log_variance"])
+        name = stage.kernel_name
+        return self._part(f"{name}_group_mean"), self._part(f"{name}_group_log_variance")
 
-    def group_means(self) -> list[keras.Variable]:
-        """The variables μ_z, one per stage."""
-        return [self._posteriors[stage.kernel_name]["group_mean"] for stage in self.stages()]
+    def group_means(self) -> list[VariablePart]:
+        """μ_z, one per stage; they read and assign like variables."""
+        return [self._parts[f"{stage.kernel_name}_group_mean"] for stage in self.stages()]
 
     def _log_alpha(self, stage: Stage) -> tf.Tensor:
         return log_alpha(*self._groups(stage))
 
     def kl_divergence(self) -> tf.Tensor:
-        terms = []
-        for stage in self.stages():
-            terms.append(tf.reduce_sum(log_uniform_kl(_limited(self._log_alpha(stage)))))
-            terms.append(standard_normal_kl(*self._weights(stage)))
-        if self.bias is not None:
-            bias = self._wide(self.bias), self._wide(self.bias_log_variance)
-            terms.append(standard_normal_kl(*bias))
-        return tf.add_n(terms)
+        sizes = [self._weight_elements, self._group_elements, self._group_elements]
+        log_variances, of_groups, group_means = tf.split(self._wide(self.posterior), sizes)
+        means = [self._wide(getattr(self, stage.kernel_name)) for stage in self.stages()]
+        means += [] if self.bias is None else [self._wide(self.bias)]
+        return standard_normal_kl(log_variances, *means) + group_kl(group_means, of_groups)
 
     def _pruned_scale(self, stage: Stage) -> tf.Tensor:
         """μ_z, zero where the group is pruned; shape of the kernel's group axes."""
@@ -194,44 +155,50 @@ class BCMixin(SparseLayer):
         return bias if last.groups_are_inputs else bias * tf.reshape(self._pruned_scale(last), [-1])
 
     def _sample_output(self, x: tf.Tensor) -> tf.Tensor:
-        stages = self.stages()
+        stages, noise = self.stages(), self._noise()
         for stage in stages:
-            x = self._sample_stage(x, stage, stage is stages[-1])
+            x = self._sample_stage(x, stage, noise, stage is stages[-1])
         return x
 
-    def _sample_stage(self, x: tf.Tensor, stage: Stage, is_last: bool) -> tf.Tensor:
+    def _noise(self) -> dict[str, tf.Tensor]:
+        """All standard deviations, and the means of the groups, by the names of the parts."""
+        sizes = [self._weight_elements + self._group_elements, self._group_elements]
+        log_variances, means = tf.split(self._wide(self.posterior), sizes)
+        # Not the root of a variance: its gradient is not finite when the variance underflows.
+        deviations = tf.exp(0.5 * log_variances)
+        sizes = [part.size for part in self._parts.values()]
+        count = len(sizes) - len(self.stages())
+        values = [*tf.split(deviations, sizes[:count]), *tf.split(means, sizes[count:])]
+        return dict(zip(self._parts, values, strict=True))
+
+    def _sample_stage(
+        self, x: tf.Tensor, stage: Stage, noise: dict[str, tf.Tensor], is_last: bool
+    ) -> tf.Tensor:
         """A sample of a stage's output, scaled; of the last one after bias and activation."""
-        seed, has_bias = self.seed_generator.next(), is_last and self.bias is not None
-        mean, log_variance = (tf.reshape(value, [-1]) for value in self._groups(stage))
-        sizes = [int(mean.shape[0]), int(self.bias.shape[0]) if has_bias else 0]
-        # All noise in one go: in networks this small, operations cost more than values.
-        like = tf.zeros(tf.stack([tf.shape(x)[0], sum(sizes)]), mean.dtype)
-        of_groups, of_bias = tf.split(normal_like(like, seed), sizes, axis=1)
-        scale = tf.cast(mean + _group_deviation(mean, log_variance) * of_groups, x.dtype)
+        seed, name = self.seed_generator.next(), stage.kernel_name
+        mean = noise[f"{name}_group_mean"]
+        deviation = tf.minimum(noise[f"{name}_group_log_variance"], _most_deviation(mean))
+        of_groups = normal([tf.shape(x)[0], mean.shape[0]], seed, mean.dtype)
+        scale = tf.cast(mean + deviation * of_groups, x.dtype)
         if stage.groups_are_inputs:
-            x = self._times(x, scale)
+            x = x * self._over_positions(scale, x)
         bias = None
-        if has_bias:  # one draw for the whole batch
-            deviation = tf.exp(0.5 * self._wide(self.bias_log_variance))
-            bias = self._wide(self.bias) + deviation * tf.reduce_sum(of_bias[:1], axis=0)
-        mean, log_variance = self._weights(stage)
-        output = ESTIMATORS[self.estimator](
+        if is_last and self.bias is not None:  # one draw for the whole batch
+            deviation = noise["bias_log_variance"]
+            of_bias = normal(deviation.shape, seed + tf.constant([2, 0], seed.dtype), mean.dtype)
+            bias = self._wide(self.bias) + deviation * of_bias
+        kernel = self._wide(getattr(self, name))
+        output = estimator_of(self.estimator, stage.linear, shared)(
             stage.linear,
             x,
-            mean,
-            tf.exp(log_variance),
+            kernel,
+            tf.reshape(noise[f"{name}_log_variance"], kernel.shape),
             seed + tf.constant([1, 0], seed.dtype),
             lambda output: self._add_per_channel(output, bias),
         )
         if not stage.groups_are_inputs:
-            if is_last and self.activation is keras.activations.relu:
-                return _scaled_relu(output, self._over_positions(scale, output))
-            output = self._times(output, scale)
+            output = output * self._over_positions(scale, output)
         return self._activate(output) if is_last else output
-
-    def _times(self, x: tf.Tensor, scale: tf.Tensor) -> tf.Tensor:
-        """`x` times `scale`, shape (batch, channels)."""
-        return x * scale if x.shape.rank == 2 else _scaled(x, self._over_positions(scale, x))
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()

@@ -1,27 +1,29 @@
 """Ways to draw the output of a linear map whose weights are normal, while training.
 
-Both give every single output value the distribution that drawn weights would give it. They differ
+All give every single output value the distribution that drawn weights would give it. They differ
 in what output values share: with `local` nothing, not even the positions of one feature map, which
-use the same weights; with `mirrored` one draw of the weights, by all examples of half a batch.
+use the same weights; with `mirrored` one draw of the weights, by all examples of half a batch; with
+`shared` one draw by the whole batch.
 
 * `local` (the local reparametrisation of Kingma et al., 2015) draws every output value from its own
   normal distribution. It needs a second linear map, for the variances.
 * `mirrored` draws the weights themselves once a step, W₊ = θ + σε for the first half of the
   batch and W₋ = θ − σε for the second. It needs no second map, and the mirroring cancels the
   first-order error that all examples of a batch would share.
+* `shared` draws the weights once a step, W = θ + σε, and is as cheap as a layer without noise.
 
-`auto`, the default of the layers, is `local` for dense layers, where the second map costs little,
-and `mirrored` for convolutions. `benchmarks/estimators.py` compares what they train to.
+`auto`, the default of the layers, is `local` for dense layers, where the second map costs little.
+For convolutions it is `mirrored` with SpVD, whose noise is all in the weights, and `shared` with
+BC, where the noise that prunes is that of the groups' scales, drawn for every example in any case.
+`benchmarks/estimators.py` compares what they train to.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 from keras import ops
 
-from ..kl import EPSILON
-from .noise import normal_like, perturb
+from .noise import normal, perturb
 
 LinearMap = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 Finish = Callable[[tf.Tensor], tf.Tensor]
@@ -31,17 +33,17 @@ def local(
     linear: LinearMap,
     x: tf.Tensor,
     mean: tf.Tensor,
-    variance: tf.Tensor,
+    deviation: tf.Tensor,
     seed: tf.Tensor,
     finish: Finish,
 ) -> tf.Tensor:
-    """A sample of the output, each value drawn from N(linear(x, mean), linear(x², variance)).
+    """A sample of the output, each value drawn from N(linear(x, mean), linear(x², deviation²)).
 
     Args:
         linear: Linear in both arguments: (input, kernel) -> output.
         x: The input, of the policy's compute type, shape (batch, …).
         mean: The kernel's means, float32 (float64 with a float64 policy).
-        variance: The kernel's variances, shape and type of `mean`.
+        deviation: The kernel's standard deviations, shape and type of `mean`.
         seed: Two integers, shape (2,).
         finish: What follows on the output, example by example: bias, activation.
 
@@ -51,7 +53,7 @@ def local(
     # In half precision a square overflows above 255 and a variance of e⁻¹⁰ vanishes.
     x_wide = tf.cast(x, mean.dtype)
     output_mean = tf.cast(linear(x, tf.cast(mean, x.dtype)), mean.dtype)
-    output_variance = linear(tf.square(x_wide), variance)
+    output_variance = linear(tf.square(x_wide), tf.square(deviation))
     return finish(tf.cast(perturb(output_mean, output_variance, seed), x.dtype))
 
 
@@ -59,7 +61,7 @@ def mirrored(
     linear: LinearMap,
     x: tf.Tensor,
     mean: tf.Tensor,
-    variance: tf.Tensor,
+    deviation: tf.Tensor,
     seed: tf.Tensor,
     finish: Finish,
 ) -> tf.Tensor:
@@ -67,8 +69,8 @@ def mirrored(
 
     Arguments and result as in `local`.
     """
-    deviation = tf.sqrt(variance + EPSILON) * normal_like(variance, seed)
-    kernels = mean + deviation, mean - deviation
+    drawn = deviation * normal(deviation.shape, seed, deviation.dtype)
+    kernels = mean + drawn, mean - drawn
     halves = _split_batch(x)
     # Finished before they are joined, TensorFlow fuses convolution, bias and activation into one.
     outputs = [
@@ -78,6 +80,22 @@ def mirrored(
     output = _join_batch(*outputs, tf.shape(x)[0])
     output.set_shape([x.shape[0], *outputs[0].shape[1:]])
     return output
+
+
+def shared(
+    linear: LinearMap,
+    x: tf.Tensor,
+    mean: tf.Tensor,
+    deviation: tf.Tensor,
+    seed: tf.Tensor,
+    finish: Finish,
+) -> tf.Tensor:
+    """A sample of the output with the kernel drawn once for the whole batch.
+
+    Arguments and result as in `local`.
+    """
+    kernel = mean + deviation * normal(deviation.shape, seed, deviation.dtype)
+    return finish(linear(x, tf.cast(kernel, x.dtype)))
 
 
 # TensorFlow's convolutions do not take empty batches, so a single example stands in both halves and
@@ -110,9 +128,15 @@ def _halves(x: tf.Tensor, count: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return x[: (count + 1) // 2], x[count - tf.maximum(count // 2, 1) :]
 
 
-def automatic(linear: LinearMap, *arguments: Any) -> tf.Tensor:
-    """`local` for a matrix product, where the second map is cheap; else `mirrored`."""
-    return (local if linear is ops.matmul else mirrored)(linear, *arguments)
+Estimator = Callable[..., tf.Tensor]
+
+ESTIMATORS: dict[str, Estimator] = {"local": local, "mirrored": mirrored, "shared": shared}
+
+AUTOMATIC = "auto"
 
 
-ESTIMATORS = {"auto": automatic, "local": local, "mirrored": mirrored}
+def estimator_of(name: str, linear: LinearMap, cheap: Estimator) -> Estimator:
+    """The estimator of a name; "auto" is `local` for a matrix product and else `cheap`."""
+    if name == AUTOMATIC:
+        return local if linear is ops.matmul else cheap
+    return ESTIMATORS[name]

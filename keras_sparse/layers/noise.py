@@ -1,17 +1,19 @@
 """Standard normal noise from a counter, cheap enough for every activation of every step.
 
 Drawing a normal for each activation with TensorFlow's generators costs more than the convolutions
-of a small network, and thirty times more under XLA. Here a noise value is a pure function
-of its position, the layer's seed and the step: an integer hash, then the inverse error function.
-XLA fuses it with the arithmetic around it, so no noise tensor is ever stored; the backward pass
-computes the same values again. Large tensors get this also inside an ordinary graph (`fused`).
+of a small network, and thirty times more under XLA. Here a noise value of a large tensor is a pure
+function of its position, the layer's seed and the step: an integer hash, then the inverse error
+function. XLA fuses it with the arithmetic around it, also inside an ordinary graph (`fused`), so no
+noise tensor is ever stored; the backward pass computes the same values again. Small tensors take
+TensorFlow's stateless generator: there the number of operations counts, and it is one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
-from ..fusing import fused
+from ..fusing import fused, is_large
 from ..kl import EPSILON
 
 _SQRT2 = 1.4142135623730951
@@ -61,9 +63,16 @@ def _perturb_variance_gradient(
 
 
 @tf.custom_gradient
-def perturb(
+def _perturb_large(
     mean: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, None]]]:
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+        return upstream, _perturb_variance_gradient(upstream, variance, seed), None
+
+    return _perturb(mean, variance, seed), gradient
+
+
+def perturb(mean: tf.Tensor, variance: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """A sample of N(mean, variance) for each element, differentiable in both.
 
     Args:
@@ -74,11 +83,9 @@ def perturb(
     Returns:
         A tensor of the shape of `mean`.
     """
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
-        return upstream, _perturb_variance_gradient(upstream, variance, seed), None
-
-    return _perturb(mean, variance, seed), gradient
+    if is_large(mean.shape):
+        return _perturb_large(mean, variance, seed)
+    return mean + tf.sqrt(variance + EPSILON) * _drawn(tf.shape(mean), seed, mean.dtype)
 
 
 @fused
@@ -86,6 +93,18 @@ def _normal_like(like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     return _normal(like, seed)
 
 
-def normal_like(like: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Standard normals in the shape and type of `like`; `seed` as in `perturb`."""
-    return tf.stop_gradient(_normal_like(tf.stop_gradient(like), seed))
+def normal(shape: Sequence[int | tf.Tensor], seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Standard normals; `seed` as in `perturb`.
+
+    Args:
+        shape: Sizes of the axes; one that is not known before the step is a scalar tensor.
+        seed: Two integers, shape (2,): of the layer and of the step.
+        dtype: float32 or float64.
+    """
+    if is_large([None if isinstance(size, tf.Tensor) else size for size in shape]):
+        return tf.stop_gradient(_normal_like(tf.zeros(shape, dtype), seed))
+    return _drawn(shape, seed, dtype)
+
+
+def _drawn(shape: Any, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    return tf.random.stateless_normal(shape, tf.cast(seed, tf.int32), dtype=dtype)

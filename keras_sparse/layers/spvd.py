@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..fusing import fused
 from ..kl import EPSILON, clip_log_alpha, log_alpha, log_uniform_kl
 from .base import SparseLayer
-from .estimators import ESTIMATORS
+from .estimators import estimator_of, mirrored
 from .stages import (
     Conv2DStages,
     DenseStages,
@@ -23,9 +23,10 @@ from .stages import (
 
 
 @fused
-def _clipped_variance(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
-    """σ² with log α clipped: the noise of a dead weight vanishes together with its mean."""
-    return tf.exp(clip_log_alpha(log_alpha(mean, log_variance))) * (tf.square(mean) + EPSILON)
+def _clipped_deviation(mean: tf.Tensor, log_variance: tf.Tensor) -> tf.Tensor:
+    """σ with log α clipped: the noise of a dead weight vanishes together with its mean."""
+    root_alpha = tf.exp(0.5 * clip_log_alpha(log_alpha(mean, log_variance)))
+    return root_alpha * tf.sqrt(tf.square(mean) + EPSILON)
 
 
 @fused
@@ -41,8 +42,8 @@ class SpVDMixin(SparseLayer):
         threshold: Weights with log α at or above it are pruned. 3 is the classic value.
         log_variance_initializer: Start of log σ²: a number or a Keras initializer.
         estimator: "local" (a noise value for every activation), "mirrored" (one for every weight,
-            mirrored over the batch: half the cost) or "auto" (local in dense layers, mirrored in
-            convolutions); see `keras_sparse.layers.estimators`.
+            mirrored over the batch: half the cost), "shared" (not mirrored) or "auto" (local in
+            dense layers, mirrored in convolutions); see `keras_sparse.layers.estimators`.
         seed: Seed of the noise; None draws one from Keras's global seed.
         **kwargs: The Keras layer's own arguments.
     """
@@ -104,11 +105,11 @@ class SpVDMixin(SparseLayer):
 
         for stage in stages:
             mean, log_variance = self._posterior(stage)
-            x = ESTIMATORS[self.estimator](
+            x = estimator_of(self.estimator, stage.linear, mirrored)(
                 stage.linear,
                 x,
                 mean,
-                _clipped_variance(mean, log_variance),
+                _clipped_deviation(mean, log_variance),
                 self.seed_generator.next(),
                 finish if stage is stages[-1] else tf.identity,
             )

@@ -4,8 +4,8 @@ import pytest
 import tensorflow as tf
 
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
-from keras_sparse.layers.bc import BCMixin, _scaled
-from keras_sparse.layers.estimators import _join_batch, _split_batch, local, mirrored
+from keras_sparse.layers.bc import BCMixin
+from keras_sparse.layers.estimators import _join_batch, _split_batch, local, mirrored, shared
 
 from .cases import arguments, as_tuple, each_layer, images
 
@@ -13,7 +13,9 @@ from .cases import arguments, as_tuple, each_layer, images
 def randomise(layer, seed=0):
     """A posterior in which noise and signal are of the same size."""
     rng = np.random.default_rng(seed)
-    for variable in layer.trainable_variables:
+    for variable in layer.named_variables().values():
+        if variable.name in ("threshold", "kl_weight"):
+            continue
         is_log = "log_variance" in variable.name
         values = (
             rng.normal(-1.5, 0.7, variable.shape)
@@ -24,7 +26,9 @@ def randomise(layer, seed=0):
     layer._kl_is_scheduled = True
 
 
-@pytest.mark.parametrize("estimator", [local, mirrored], ids=["local", "mirrored"])
+@pytest.mark.parametrize(
+    "estimator", [local, mirrored, shared], ids=["local", "mirrored", "shared"]
+)
 def test_sampled_outputs_have_the_moments_of_sampled_weights(estimator):
     rng = np.random.default_rng(1)
     mean, variance = rng.normal(size=(7, 3)), rng.uniform(0.1, 2.0, size=(7, 3))
@@ -37,7 +41,7 @@ def test_sampled_outputs_have_the_moments_of_sampled_weights(estimator):
             tf.matmul,
             many,
             tf.constant(mean, tf.float32),
-            tf.constant(variance, tf.float32),
+            tf.constant(np.sqrt(variance), tf.float32),
             tf.stack([5, step]),
             tf.identity,
         )
@@ -49,8 +53,8 @@ def test_sampled_outputs_have_the_moments_of_sampled_weights(estimator):
 
 def test_mirrored_halves_are_mirrored():
     x = tf.ones((2, 4))
-    mean, variance = tf.zeros((4, 3)), tf.ones((4, 3))
-    output = mirrored(tf.matmul, x, mean, variance, tf.constant([1, 1], tf.int64), tf.identity)
+    mean, deviation = tf.zeros((4, 3)), tf.ones((4, 3))
+    output = mirrored(tf.matmul, x, mean, deviation, tf.constant([1, 1], tf.int64), tf.identity)
     np.testing.assert_allclose(output[0], -output[1], rtol=1e-5)
 
 
@@ -74,7 +78,7 @@ def test_gradients_of_the_halves_are_those_of_automatic_differentiation(count):
 
 
 @each_layer
-@pytest.mark.parametrize("estimator", ["local", "mirrored"])
+@pytest.mark.parametrize("estimator", ["local", "mirrored", "shared"])
 def test_gradients_are_finite_for_extreme_variances(layer_class, estimator):
     layer = layer_class(*arguments(layer_class), estimator=estimator)
     x = images()
@@ -107,7 +111,7 @@ def test_mirrored_takes_any_batch(layer_class, count):
     )
 
 
-@pytest.mark.parametrize("estimator", ["local", "mirrored"])
+@pytest.mark.parametrize("estimator", ["local", "mirrored", "shared"])
 @pytest.mark.parametrize("layer_class", [SpVDDense, SpVDConv2D, BCDense, BCConv2D])
 def test_a_layers_samples_have_the_moments_of_its_weights(layer_class, estimator):
     """Mean and variance of one output value, against drawing z, v and b themselves."""
@@ -126,7 +130,7 @@ def test_a_layers_samples_have_the_moments_of_its_weights(layer_class, estimator
     stage = layer.stages()[0]
     if isinstance(layer, BCMixin):
         kernel, z = draws(*layer._weights(stage)), draws(*layer._groups(stage))
-        bias = draws(layer.bias, layer.bias_log_variance)
+        bias = draws(layer.bias, layer.named_variables()["bias_log_variance"])
         kernel = kernel * (z[:, None, None, None, :] if conv else z[:, :, None])
         bias = bias * z if conv else bias
     else:
@@ -214,19 +218,3 @@ def test_a_frozen_layer_adds_no_kl():
     layer.kl_weight = 1.0
     layer.trainable = False
     assert layer.losses == []
-
-
-def test_gradients_of_scaling_are_those_of_automatic_differentiation():
-    rng = np.random.default_rng(0)
-    for shape in ((6, 9, 9, 32), (6, 9, 9, 1), (6, 40, 50), (70, 130)):  # large: compiled
-        x = tf.constant(rng.normal(size=shape), tf.float32)
-        z = tf.constant(rng.normal(size=(shape[0], *[1] * (len(shape) - 2), shape[-1])), tf.float32)
-        weight = tf.constant(rng.normal(size=shape), tf.float32)
-        gradients = []
-        for function in (_scaled, tf.multiply):
-            with tf.GradientTape() as tape:
-                tape.watch([x, z])
-                total = tf.reduce_sum(weight * function(x, z))
-            gradients.append(tape.gradient(total, [x, z]))
-        for ours, theirs in zip(*gradients, strict=True):
-            np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4)

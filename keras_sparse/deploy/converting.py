@@ -13,9 +13,10 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 from ..walking import check_graph, copy_of, copy_weights, rebuild
 from .checking import checked_examples
 from .compressing import compressed
+from .device_rounding import DeviceRounding, settle
 from .fake_quant import ActivationRange, NoRange, QuantizedWeights
 from .flatbuffer import TFLM_OPERATORS, TYPE_NAMES, operators, parse, shrunk
-from .native import fake_quantized, is_fake_quantized, observe
+from .native import fake_quantized, is_fake_quantized, observe, range_names
 from .node_reading import read_nodes
 
 _BATCH = 128
@@ -68,6 +69,7 @@ def calibrated(model: keras.Model, x: Any, function: str) -> keras.Model:
     x = checked_examples(x, network.input_shape, function)
     result = fake_quantized(network, (float(x.min()), float(x.max())))
     observe(result, x, _BATCH)
+    settle(result, network, range_names(network))
     return result
 
 
@@ -82,11 +84,12 @@ def with_rounded_weights(model: keras.Model, *, ranges: bool = True) -> keras.Mo
     def replace(layer: keras.layers.Layer) -> keras.layers.Layer:
         if isinstance(layer, QuantizedWeights):
             return layer.plain()
-        if isinstance(layer, ActivationRange) and not ranges:
+        is_rounding = isinstance(layer, ActivationRange) and not ranges
+        if is_rounding or isinstance(layer, DeviceRounding):
             return NoRange(name=layer.name)
         copy = copy_of(layer)
         if isinstance(copy, ActivationRange):
-            copy.skips_means = True
+            copy.is_converting = True
         return copy
 
     result, pairs = rebuild(model, replace)

@@ -47,7 +47,7 @@ class ActivationRange(keras.layers.Layer):
         super().__init__(**kwargs)
         self.fixed = None if low is None or high is None else (low, high)
         self.momentum = momentum
-        self.skips_means = False  # a converter rounds them itself
+        self.is_converting = False  # a converter rounds means itself
 
     def build(self, input_shape: Any) -> None:
         """Makes the variables of the range."""
@@ -59,7 +59,9 @@ class ActivationRange(keras.layers.Layer):
             )
             setattr(self, name, variable)
 
-    def call(self, inputs: Any, training: bool = False, is_mean: bool = False) -> Any:
+    def call(
+        self, inputs: Any, training: bool = False, is_mean: bool = False, is_joined: bool = False
+    ) -> Any:
         """Rounds; in training observes first.
 
         Args:
@@ -67,9 +69,13 @@ class ActivationRange(keras.layers.Layer):
             training: Whether to observe.
             is_mean: Whether it is the average of values that this layer has rounded, which int8
                 arithmetic rounds again: halves away from the zero of int8, not up.
+            is_joined: Whether it is an input of the tensor that is observed, so that there may be
+                no range yet: in training it passes unchanged.
         """
+        if is_joined and training:
+            return inputs
         if is_mean:
-            return inputs if self.skips_means else self._rounded_mean(inputs)
+            return inputs if self.is_converting else self._rounded_mean(inputs)
         if training and self.fixed is None:
             share = tf.minimum(self.batches / (self.batches + 1.0), self.momentum)
             for variable, seen in (
@@ -78,15 +84,16 @@ class ActivationRange(keras.layers.Layer):
             ):
                 variable.assign(share * variable + (1.0 - share) * seen)
             self.batches.assign(self.batches + 1.0)
-        return tf.quantization.fake_quant_with_min_max_vars(inputs, *self._bounds())
+        return tf.quantization.fake_quant_with_min_max_vars(inputs, *self.bounds())
 
-    def _bounds(self) -> tuple[Any, Any]:
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value, 0 always among them."""
         low = tf.minimum(tf.convert_to_tensor(self.low), 0.0)
         least = tf.maximum(low + _SMALLEST_RANGE, 0.0)
         return low, tf.maximum(tf.convert_to_tensor(self.high), least)
 
     def _rounded_mean(self, inputs: Any) -> Any:
-        low, high = self._bounds()
+        low, high = self.bounds()
         scale = (high - low) / 255.0
         zero_point = tf.clip_by_value(tf.round(-128.0 - low / scale), -128.0, 127.0)
         q = inputs / scale + zero_point
@@ -105,14 +112,14 @@ class ActivationRange(keras.layers.Layer):
 
 
 class NoRange(keras.layers.Identity):
-    """Stands where an `ActivationRange` was; does nothing."""
+    """Stands where rounding was; does nothing."""
 
-    def call(self, inputs: Any, is_mean: bool = False) -> Any:
+    def call(self, inputs: Any, is_mean: bool = False, is_joined: bool = False) -> Any:
         """The input."""
         return inputs
 
-    def compute_output_spec(self, inputs: Any, is_mean: bool = False) -> Any:
-        """Its shape; Keras's own knows no `is_mean`."""
+    def compute_output_spec(self, inputs: Any, **_: Any) -> Any:
+        """Its shape; Keras's own knows no other arguments."""
         return super().compute_output_spec(inputs)
 
 
@@ -149,9 +156,16 @@ class QuantizedWeights:
     def quantized_kernel(self) -> Any:
         """The kernel as int8 arithmetic has it."""
         kernel = tf.convert_to_tensor(self.kernel) * self.kernel_mask
-        largest = tf.reduce_max(tf.abs(kernel), axis=self.kernel_axes, keepdims=True)
-        scale = tf.stop_gradient(tf.maximum(largest, 1e-12) / _LEVELS)
+        scale = self._scale(kernel)
         return kernel + tf.stop_gradient(tf.round(kernel / scale) * scale - kernel)
+
+    def _scale(self, kernel: Any) -> Any:
+        largest = tf.reduce_max(tf.abs(kernel), axis=self.kernel_axes, keepdims=True)
+        return tf.stop_gradient(tf.maximum(largest, 1e-12) / _LEVELS)
+
+    def kernel_scale(self) -> np.ndarray:
+        """A step of each output channel's weights, in a shape that broadcasts to the kernel."""
+        return np.asarray(self._scale(tf.convert_to_tensor(self.kernel) * self.kernel_mask))
 
     # What Keras's own layers save is kernel and bias only.
 

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from .device_rounding import DeviceRounding, rounding_name
 from .fake_quant import (
     FIXED_RANGES,
     ActivationRange,
@@ -29,25 +30,40 @@ def fake_quantized(network: Network, input_range: tuple[float, float]) -> keras.
     """
     image = keras.Input(network.input_shape, name="input")
     first = ActivationRange(*input_range, name=INPUT_RANGE)
-    tensors, ranges = {network.input: first(image)}, {network.input: first}
-    unranged = _joined_by_concatenation(network)
+    tensors, ranges = {network.input: first(image)}, {INPUT_RANGE: first}
+    joined, names = _joined_by_concatenation(network), range_names(network)
     for node in network.nodes:
         output = _operation(node, [tensors[tensor] for tensor in node.inputs])
-        if node.kind in SAME_SCALE:
-            if node.inputs[0] in ranges:
-                ranges[node.output] = ranges[node.inputs[0]]
-                if node.kind == "average_pool":  # the mean is rounded to the steps of its input
-                    output = ranges[node.output](output, is_mean=True)
-        elif node.output not in unranged:
+        name = names[node.output]
+        if name not in ranges:
             fixed = FIXED_RANGES.get(node.activation, (None, None))
-            ranges[node.output] = ActivationRange(*fixed, name=f"{node.name}_range")
-            output = ranges[node.output](output)
+            ranges[name] = ActivationRange(*fixed, name=name)
+        if node.kind in (*LINEAR, "mean", "add"):
+            output = DeviceRounding(name=rounding_name(node))(output)
+        if node.kind == "average_pool":  # the mean is rounded to the steps of its input
+            output = ranges[name](output, is_mean=True, is_joined=node.output in joined)
+        elif node.kind not in SAME_SCALE and node.output not in joined:
+            output = ranges[name](output)
         tensors[node.output] = output
     model = keras.Model(image, tensors[network.output], name="quantized")
     for node in network.nodes:
         if node.kind in LINEAR:
             model.get_layer(node.name).set_values(node.kernel, node.bias)
     return model
+
+
+def range_names(network: Network) -> dict[int, str]:
+    """The name of the layer with the range of each tensor."""
+    joined, names = _joined_by_concatenation(network), {network.input: INPUT_RANGE}
+    own = {node.output: f"{node.name}_range" for node in network.nodes}
+    for node in network.nodes:
+        if node.output in joined:
+            names[node.output] = own[joined[node.output]]
+        elif node.kind in SAME_SCALE:
+            names[node.output] = names[node.inputs[0]]
+        else:
+            names[node.output] = own[node.output]
+    return names
 
 
 def is_fake_quantized(model: keras.Model) -> bool:
@@ -67,8 +83,8 @@ def observe(model: keras.Model, x: np.ndarray, batch_size: int) -> None:
         step(tf.constant(x[start : start + batch_size]))
 
 
-def _joined_by_concatenation(network: Network) -> set[int]:
-    """Tensors that only a concatenation reads, maybe after pooling or reshaping.
+def _joined_by_concatenation(network: Network) -> dict[int, int]:
+    """Tensors that only a concatenation reads, maybe after pooling or reshaping, and its output.
 
     All inputs of a concatenation share the scale of its output, so that their range is observed
     there, and there only: no operator is then needed to change scales.
@@ -77,16 +93,20 @@ def _joined_by_concatenation(network: Network) -> set[int]:
     for node in network.nodes:
         for tensor in node.inputs:
             readers.setdefault(tensor, []).append(node)
-    result: set[int] = set()
+    result: dict[int, int] = {}
     for node in reversed(network.nodes):
         read_by = readers.get(node.output, [])
         if node.output == network.output or not read_by or node.activation in FIXED_RANGES:
             continue
-        if all(
-            reader.kind == "concatenate" or (reader.kind in SAME_SCALE and reader.output in result)
+        ends = {
+            result.get(reader.output, reader.output if reader.kind == "concatenate" else None)
             for reader in read_by
-        ):
-            result.add(node.output)
+            if reader.kind == "concatenate" or reader.kind in SAME_SCALE
+        }
+        end = ends.pop() if len(ends) == 1 else None
+        is_only = all(reader.kind in ("concatenate", *SAME_SCALE) for reader in read_by)
+        if is_only and end is not None:
+            result[node.output] = end
     return result
 
 

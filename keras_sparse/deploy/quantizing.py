@@ -10,7 +10,8 @@ from ..counting import sparse_layers
 from ..walking import check_graph
 from . import tfmot_engine
 from .checking import checked_classes, checked_examples
-from .native import fake_quantized, is_fake_quantized, observe
+from .device_rounding import settle
+from .native import fake_quantized, is_fake_quantized, observe, range_names
 from .node_reading import read_nodes
 from .nodes import Network
 
@@ -95,6 +96,7 @@ def quantize(
     keras.utils.set_random_seed(seed)
     if epochs == 0:
         observe(result, x, batch_size)
+        settle(result, network, range_names(network))
         return result
     y = checked_classes(y, len(x))
     validation = None
@@ -107,6 +109,7 @@ def quantize(
         tfmot_engine.train(network, result, training)
     else:
         _train(result, training)
+    settle(result, network, range_names(network))
     return result
 
 

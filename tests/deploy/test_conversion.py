@@ -25,6 +25,9 @@ def steps_between(flatbuffer: bytes, model: keras.Model, x: np.ndarray) -> np.nd
 def check_sampled(seed: int) -> float:
     """A random network of the search space: runs, equals its simulation, keeps zeros.
 
+    Most networks equal it in every output. Where a tensor has two readers of different scales, the
+    converter may give both the coarser one, so that a part of the outputs is one step off.
+
     Returns:
         The estimated arena as a share of the measured one.
     """
@@ -33,7 +36,7 @@ def check_sampled(seed: int) -> float:
     quantized = quantize(model, x, epochs=0)
     flatbuffer = to_tflite(quantized)
     steps = steps_between(flatbuffer, quantized, x)
-    assert np.mean(steps < 1.5) > 0.95 and steps.max() < 4.5, f"seed {seed}: {steps.max()}"
+    assert steps.max() < 1.5 and np.mean(steps < 0.5) > 0.7, f"seed {seed}: {steps.max()}"
     assert lost_zeros(model, flatbuffer) == 0
     micro = MicroModel(flatbuffer, trusted=True)
     assert "SHAPE" not in micro.operators
@@ -64,7 +67,7 @@ def test_every_layer_and_activation_converts(activation):
     model = randomised(every_layer(activation), np.random.default_rng(1))
     quantized = quantize(model, EXAMPLES, epochs=0)
     flatbuffer = to_tflite(quantized)
-    assert steps_between(flatbuffer, quantized, EXAMPLES).max() < 2.5
+    assert steps_between(flatbuffer, quantized, EXAMPLES).max() < 1.5
     assert steps_between(flatbuffer, model, EXAMPLES).max() < 12.5
     assert lost_zeros(model, flatbuffer) == 0
 

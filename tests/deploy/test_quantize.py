@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_sparse import datasets, sparsify
 from keras_sparse.deploy import MicroModel, quantize, to_tflite
+from keras_sparse.deploy.device_rounding import DeviceRounding
 
 from .networks import every_layer, lost_zeros, randomised
 
@@ -67,6 +68,25 @@ def test_the_accuracy_on_tflite_micro_recovers_what_pruning_cost(quantized, trai
     assert abs(on_device - accuracy(quantized, digits)) < 0.01
 
 
+def test_the_model_predicts_what_tflite_micro_computes(quantized, digits):
+    micro = MicroModel(to_tflite(quantized), trusted=True)
+    steps = (micro.predict(digits.x_test) - quantized.predict(digits.x_test, verbose=0)) / (
+        micro.output.scale
+    )
+    assert np.abs(steps).max() < 1.5
+    # Rounding once, as floats do, it is equal in about 95 %.
+    assert np.mean(np.abs(steps) < 0.5) > 0.998
+
+
+def test_more_training_undoes_the_rounding_of_the_device(trained, digits):
+    quantized = quantize(trained, digits.x_train[:100], epochs=0)
+    layers = [layer for layer in quantized.layers if isinstance(layer, DeviceRounding)]
+    assert len(layers) == 7
+    assert all(float(layer.is_settled) == 1.0 for layer in layers)
+    quantized(digits.x_train[:10], training=True)
+    assert all(float(layer.is_settled) == 0.0 for layer in layers)
+
+
 def test_no_normalization_is_left(quantized):
     assert not any(isinstance(layer, L.BatchNormalization) for layer in quantized.layers)
 
@@ -114,6 +134,8 @@ def test_a_quantized_model_can_be_saved_and_loaded(trained, digits, tmp_path):
     quantized.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert to_tflite(loaded) == to_tflite(quantized)
+    x = digits.x_test[:50]
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), quantized.predict(x, verbose=0))
 
 
 def test_dead_units_stay_dead():

@@ -25,7 +25,8 @@ class DeviceRounding(keras.layers.Layer):
 
     def build(self, input_shape: Any) -> None:
         """Makes the variables, all of float64: float32 has too few bits for the first rounding."""
-        shapes = {"unit": (input_shape[-1],), "shift": (input_shape[-1],)}
+        channels = (int(input_shape[-1]),)
+        shapes: dict[str, tuple[int, ...]] = {"unit": channels, "shift": channels}
         shapes |= {"scale": (), "zero_point": (), "is_settled": ()}
         for name, shape in shapes.items():
             variable = self.add_weight(
@@ -47,10 +48,11 @@ class DeviceRounding(keras.layers.Layer):
             scale: A step of the output.
             zero_point: The step of 0, counted from the lowest one.
         """
-        values = unit, shift, scale, zero_point, 1.0
-        variables = self.unit, self.shift, self.scale, self.zero_point, self.is_settled
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(np.broadcast_to(value, variable.shape))
+        self.unit.assign(np.broadcast_to(unit, self.unit.shape))
+        self.shift.assign(np.broadcast_to(shift, self.shift.shape))
+        self.scale.assign(scale)
+        self.zero_point.assign(zero_point)
+        self.is_settled.assign(1.0)
 
     def call(self, inputs: Any, training: bool = False) -> Any:
         """Rounds if it is settled and this is not training."""

@@ -25,7 +25,7 @@ from keras_sparse import KLAnnealing, datasets, sparsity, strip
 from keras_sparse.counting import sparse_layers
 from keras_sparse.files import write_json
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
-from keras_sparse.layers.estimators import ESTIMATORS
+from keras_sparse.layers.estimators import AUTOMATIC, ESTIMATORS
 from keras_sparse.scoring import accuracy
 
 BATCH = 100
@@ -153,12 +153,14 @@ LAYERS = {
 
 def build(run: Run, estimator: str, steps: int) -> keras.Model:
     """The run's network, compiled."""
-    arguments = {} if run.method == "magnitude" else {"estimator": estimator}
+    # What "auto" was when these networks were measured; with BC it is no longer the default.
+    estimators = ("mirrored", "local") if estimator == AUTOMATIC else (estimator, estimator)
 
-    def bound(layer: Callable[..., Any]) -> Callable[..., Any]:
+    def bound(layer: Callable[..., Any], name: str) -> Callable[..., Any]:
+        arguments = {} if run.method == "magnitude" else {"estimator": name}
         return lambda *a, **k: layer(*a, **arguments, **k)
 
-    model = NETWORKS[run.network](*map(bound, LAYERS[run.method]))
+    model = NETWORKS[run.network](*map(bound, LAYERS[run.method], estimators))
     compile_model(model, run.rate, steps, run.power)
     return model
 
@@ -323,7 +325,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--run", choices=RUNS, required=True)
     parser.add_argument("--epochs", type=int, help="instead of the run's own number")
-    parser.add_argument("--estimator", choices=ESTIMATORS, default="auto")
+    parser.add_argument("--estimator", choices=(AUTOMATIC, *ESTIMATORS), default=AUTOMATIC)
     parser.add_argument("--seed", type=int, default=3)
     parser.add_argument("--shift", type=int, help="pixels, instead of the run's own number")
     parser.add_argument("--every", type=int, default=5, help="epochs between checkpoints")

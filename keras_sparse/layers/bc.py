@@ -27,6 +27,11 @@ from .stages import (
 )
 
 
+def _stream(seed: tf.Tensor, number: int) -> tf.Tensor:
+    """The seed of another noise of the same layer, far from those of layers with the next seeds."""
+    return seed + tf.constant([number << 24, 0], seed.dtype)
+
+
 def _most_deviation(mean: tf.Tensor) -> tf.Tensor:
     """Largest σ_z, where log α_z is limited from above, as in the KL term."""
     return tf.sqrt(tf.square(mean) + EPSILON) * math.exp(0.5 * LOG_ALPHA_LIMIT)
@@ -185,7 +190,7 @@ class BCMixin(SparseLayer):
         bias = None
         if is_last and self.bias is not None:  # one draw for the whole batch
             deviation = noise["bias_log_variance"]
-            of_bias = normal(deviation.shape, seed + tf.constant([2, 0], seed.dtype), mean.dtype)
+            of_bias = normal(deviation.shape, _stream(seed, 2), mean.dtype)
             bias = self._wide(self.bias) + deviation * of_bias
         kernel = self._wide(getattr(self, name))
         output = estimator_of(self.estimator, stage.linear, shared)(
@@ -193,7 +198,7 @@ class BCMixin(SparseLayer):
             x,
             kernel,
             tf.reshape(noise[f"{name}_log_variance"], kernel.shape),
-            seed + tf.constant([1, 0], seed.dtype),
+            _stream(seed, 1),
             lambda output: self._add_per_channel(output, bias),
         )
         if not stage.groups_are_inputs:

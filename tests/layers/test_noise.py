@@ -3,6 +3,7 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
+from keras_sparse.layers import BCConv2D, bc, estimators
 from keras_sparse.layers.noise import _uniform, normal, perturb
 
 
@@ -63,3 +64,20 @@ def test_gradient_is_finite_without_variance():
     with tf.GradientTape() as tape:
         total = tf.reduce_sum(perturb(zero, zero, tf.constant([1, 2], tf.int64)))
     assert np.isfinite(tape.gradient(total, zero)).all()
+
+
+def test_layers_with_neighbouring_seeds_share_no_noise(monkeypatch):
+    seeds = []
+
+    def recorded(shape, seed, dtype):
+        seeds.append(tuple(np.array(seed)))
+        return normal(shape, seed, dtype)
+
+    monkeypatch.setattr(bc, "normal", recorded)
+    monkeypatch.setattr(estimators, "normal", recorded)
+    for seed in range(4):
+        layer = BCConv2D(2, 3, seed=seed)
+        layer._kl_is_scheduled = True
+        layer(np.ones((2, 5, 5, 1), np.float32), training=True)
+    assert len(seeds) == 12  # of groups, bias and kernel
+    assert len(set(seeds)) == 12

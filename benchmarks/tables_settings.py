@@ -75,6 +75,8 @@ class Settings(NamedTuple):
         pruning: "unstructured", "structured" or None.
         variant: One of `VARIANTS`.
         epochs: Of a trial from scratch.
+        recovery: Share of them, the last ones, in which what is left trains without noise.
+        initial: Random configurations after the networks tried first.
         batch: Examples of a step.
         folds: Of a cross-validation on the training images; 0 to use the validation set.
         shift: As in `Final`, in the search.
@@ -95,7 +97,9 @@ class Settings(NamedTuple):
     data: str
     pruning: str | None
     variant: str = "main"
-    epochs: int = 20
+    epochs: int = 12
+    recovery: float = 0.25
+    initial: int = 8
     batch: int = 256
     folds: int = 0
     shift: int = 0

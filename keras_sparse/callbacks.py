@@ -12,7 +12,9 @@ class KLAnnealing(keras.callbacks.Callback):
     """Schedules the weight of the KL divergence of every sparse layer and logs their sparsity.
 
     In epoch e (from 0) the loss is loss + γ(e)·KL/N with γ(e) = 0 for e < `zero_epochs`, then
-    rising linearly to `weight` over `annealing_epochs`, then constant.
+    rising linearly to `weight` over `annealing_epochs`, then constant. In the last
+    `recovery_epochs` what is left after pruning trains without noise and KL term: short trainings
+    prune weights that are not quite noise yet, and this makes up for them.
 
     Every epoch's logs (`History`, the progress bar, TensorBoard) get `sparsity` (share of the
     model's kernel weights that are zero in prediction), `nonzeros` (how many are not), `kl` (in
@@ -26,6 +28,7 @@ class KLAnnealing(keras.callbacks.Callback):
         zero_epochs: Epochs without the KL term.
         annealing_epochs: Epochs over which γ rises; 0 for a step.
         weight: Final γ; 1 is the variational lower bound, more prunes more.
+        recovery_epochs: Last epochs of `fit`, for what is left.
     """
 
     def __init__(
@@ -34,19 +37,28 @@ class KLAnnealing(keras.callbacks.Callback):
         zero_epochs: int = 5,
         annealing_epochs: int = 15,
         weight: float = 1.0,
+        recovery_epochs: int = 0,
     ) -> None:
         super().__init__()
         _check_number("num_examples", num_examples, whole=True, minimum=1)
         _check_number("zero_epochs", zero_epochs, whole=True, minimum=0)
         _check_number("annealing_epochs", annealing_epochs, whole=True, minimum=0)
         _check_number("weight", weight, whole=False, minimum=0)
+        _check_number("recovery_epochs", recovery_epochs, whole=True, minimum=0)
         self.num_examples = int(num_examples)
         self.zero_epochs = int(zero_epochs)
         self.annealing_epochs = int(annealing_epochs)
         self.weight = float(weight)
+        self.recovery_epochs = int(recovery_epochs)
+
+    def is_recovery(self, epoch: int) -> bool:
+        """Whether `epoch`, counted from 0, is one of the last ones."""
+        return self.recovery_epochs > 0 and epoch >= self.params["epochs"] - self.recovery_epochs
 
     def schedule(self, epoch: int) -> float:
         """γ in `epoch`, counted from 0."""
+        if self.is_recovery(epoch):
+            return 0.0
         epochs_in = epoch - self.zero_epochs
         if epochs_in < 0:
             return 0.0
@@ -72,6 +84,17 @@ class KLAnnealing(keras.callbacks.Callback):
         for layer in sparse_layers(self.model):
             layer._kl_is_scheduled = True
             layer.kl_weight = self.schedule(epoch) / self.num_examples
+        self._set_recovering(self.is_recovery(epoch))
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._set_recovering(False)
+
+    def _set_recovering(self, value: bool) -> None:
+        changed = [layer for layer in sparse_layers(self.model) if layer.is_recovering != value]
+        for layer in changed:
+            layer.is_recovering = value
+        if changed and self.model.train_function is not None:
+            self.model.make_train_function(force=True)  # the step was traced with noise
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is None:

@@ -14,13 +14,16 @@ from threadpoolctl import ThreadpoolController
 from .domain import Domain
 from .parameters import Configuration
 from .pareto import non_dominated
-from .scalarize import draw_directions, gains, scalarize, scale_of
+from .scalarize import beyond, draw_directions, gains, scalarize, scale_of
 from .stages import Stage
 from .surrogate import Surrogate
 
 _CANDIDATES = 500
 _AROUND_BEST = 0.5
 """Share of the references that are drawn among the best under the drawn scalarizations."""
+
+_NEAR = 0.5
+"""How far beyond the budget, in widths of it, a reference may lie."""
 
 _SPREAD = 0.5
 """Share of the models' deviation with which functions are drawn: of hundreds of candidates the best
@@ -30,6 +33,9 @@ _DIRECTIONS = 4
 """Scalarizations of a proposal, which goes where the most is gained over them. With a single one
 the ends of the front are hardly ever looked at; with many the search runs after ends that only the
 models believe in."""
+
+_FEWEST = 3
+"""References that there are at least, near the budget or not."""
 
 _REFINED, _NEIGHBOURS = 10, 20
 """Candidates around which a refinement looks, and how many neighbours of each."""
@@ -177,9 +183,16 @@ class Proposer:
         values = np.array([results[i].objectives for i in good], float)
         scale = scale_of(values, self.limits)
         directions = draw_directions(_DIRECTIONS, self.objectives, self.rng)
-        ranks = scalarize(scale.normalised(values), directions).argsort(axis=0).argsort(axis=0)
+        normalised = scale.normalised(values)
+        ranks = scalarize(normalised, directions).argsort(axis=0).argsort(axis=0)
         ranking = np.argsort(ranks.min(axis=1), kind="stable")
-        candidates, references = self._candidates(values, configurations, ranking, tried, stage)
+        front = non_dominated(values)
+        is_allowed = front if stage.pareto_only else np.full(len(values), True)
+        is_allowed = _near(is_allowed, beyond(normalised, scale.is_wall))
+        front_size = int((front & is_allowed).sum())
+        candidates, references = self._candidates(
+            configurations, ranking, is_allowed, front_size, tried, stage
+        )
         if not candidates:
             return Proposal(self._random(tried), None, stage_number)
         self._fit(configurations, values, pending)
@@ -188,7 +201,9 @@ class Proposer:
             # What is drawn says how far the front may reach beyond what is known: without it the
             # search would stay between the ends that it has found.
             scale = scale_of(np.vstack([values, drawn]), self.limits)
-            gain = gains(scale.normalised(values), scale.normalised(drawn), directions)
+            gain = gains(
+                scale.normalised(values), scale.normalised(drawn), directions, scale.is_wall
+            )
             order = np.argsort(-gain, kind="stable")
             if is_last:
                 break
@@ -232,16 +247,16 @@ class Proposer:
 
     def _candidates(
         self,
-        values: np.ndarray,
         configurations: list[Configuration],
         ranking: np.ndarray,
+        is_allowed: np.ndarray,
+        front_size: int,
         tried: set[Any],
         stage: Stage,
     ) -> tuple[list[Configuration], list[int]]:
         """Morphs of randomly chosen references that were not tried, and their references."""
-        front = np.flatnonzero(non_dominated(values))
-        allowed = front if stage.pareto_only else np.arange(len(values))
-        best = ranking[np.isin(ranking, allowed)][: max(3, len(front))]
+        allowed = np.flatnonzero(is_allowed)
+        best = ranking[is_allowed[ranking]][: max(_FEWEST, front_size)]
         candidates: list[Configuration] = []
         references: list[int] = []
         seen = set(tried)
@@ -275,6 +290,12 @@ class Proposer:
                 more = self.domain.vectors(list(pending))
                 expected = surrogate.predict(more)[0]
                 surrogate.fit(np.vstack([vectors, more]), np.append(targets, expected), tune=False)
+
+
+def _near(is_allowed: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """Which of the allowed references lie near the budget, at least the three nearest."""
+    nearest = np.sort(distances[is_allowed])[:_FEWEST]
+    return np.asarray(is_allowed & (distances <= max(_NEAR, nearest[-1])))
 
 
 @functools.cache

@@ -22,16 +22,22 @@ class Schedule(NamedTuple):
         zero: Of them at the start, without KL term.
         annealing: Then, over which the KL term rises.
         weight: Of the KL term in the end.
+        recovery: Of the epochs the last ones, in which what is left trains without noise.
     """
 
     epochs: int
     zero: int
     annealing: int
     weight: float
+    recovery: int = 0
 
 
 def schedule_of(
-    configuration: Mapping[str, Value], epochs: int | None, *, inherits: bool
+    configuration: Mapping[str, Value],
+    epochs: int | None,
+    *,
+    inherits: bool,
+    recovery: float = 0.0,
 ) -> Schedule:
     """The schedule of a configuration.
 
@@ -43,6 +49,7 @@ def schedule_of(
         configuration: With the paper's names; others get a tenth and a quarter of the epochs.
         epochs: Of a trial from scratch; None for what the configuration's own schedule takes.
         inherits: Whether the trial has a reference.
+        recovery: Share of the epochs in which what is left trains without noise.
     """
     weight = float(configuration.get("alpha", 1.0))
     zero = configuration.get("zero-regularization-epochs")
@@ -57,5 +64,5 @@ def schedule_of(
         share = 1.0 if epochs is None else min(1.0, epochs / LONGEST)
         plan = Schedule(total, math.floor(zero * share), math.floor(annealing * share), weight)
     if inherits:
-        return Schedule(max(1, math.ceil(INHERITED_SHARE * plan.epochs)), 0, 0, weight)
-    return plan
+        plan = Schedule(max(1, math.ceil(INHERITED_SHARE * plan.epochs)), 0, 0, weight)
+    return plan._replace(recovery=round(recovery * plan.epochs))

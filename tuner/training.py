@@ -29,6 +29,7 @@ class Training(NamedTuple):
         class_weight: As in `fit`.
         sample_weight: As in `fit`, for arrays.
         folds: Number of folds of a cross-validation; 0 for none.
+        recovery: Share of a trial's epochs in which what is left trains without noise.
         total: Number of examples in `x`.
     """
 
@@ -42,6 +43,7 @@ class Training(NamedTuple):
     class_weight: Mapping[int, float] | None = None
     sample_weight: Any = None
     folds: int = 0
+    recovery: float = 0.0
     total: int = 0
 
     @property
@@ -123,6 +125,12 @@ def checked(
             raise ValueError(f"{name} must be a whole number of at least 1. Received: {value!r}")
     if not isinstance(folds, numbers.Integral) or folds < 0 or folds == 1:
         raise ValueError(f"folds must be 0 or at least 2. Received: folds={folds!r}")
+    recovery = training.recovery
+    is_number = isinstance(recovery, numbers.Real) and not isinstance(recovery, bool)
+    if not is_number or not 0 <= recovery < 1:
+        raise ValueError(
+            f"recovery must be at least 0 and below 1. Received: recovery={recovery!r}"
+        )
     is_dataset = isinstance(training.x, tf.data.Dataset)
     if is_dataset and training.y is not None:
         raise ValueError("y must be None with a tf.data.Dataset, which holds the labels itself.")

@@ -15,6 +15,7 @@ from keras_sparse.footprint import Footprint, model_sizes, read
 from keras_sparse.footprint import working_memory as memory
 from keras_sparse.network_facts import facts_of, to_json
 
+from .freeing import freed
 from .goals import Goal
 from .graph_builder import GraphBuilder
 from .hypermodel import SparseCNN
@@ -142,25 +143,31 @@ def run(
         The outcome, over the folds the mean of every metric, and what the first network has learnt.
     """
     start = time.perf_counter()
-    schedule = schedule_of(configuration, training.epochs, inherits=reference is not None)
+    schedule = schedule_of(
+        configuration,
+        training.epochs,
+        inherits=reference is not None,
+        recovery=training.recovery,
+    )
     measured, posterior, reason, epochs = [], None, "", 0
     network: dict[str, Any] = {}
     for fold, part in enumerate(training.splits()):
-        keras.backend.clear_session()
-        model = blueprint.build(configuration, hp, seed)
-        if reference is not None:
-            sources = blueprint.sources(configuration)
-            inherit(model, reference.posterior, sources, blueprint.sources(reference.configuration))
-        watch = Watch(blueprint, schedule.epochs, front)
-        history = fit(model, schedule, part, seed, [*callbacks(fold), watch])
-        small, footprint = blueprint.stripped(model)
-        measured.append({**_validation(history), **blueprint.metrics(small, footprint)})
-        if any(goal.name == QUANTIZED_ERROR for goal in blueprint.goals):
-            measured[-1][QUANTIZED_ERROR] = quantized_error(small, part)
-        posterior = posterior or posterior_of(model)
-        network = network or to_json(facts_of(read(small), footprint))
-        reason = reason or watch.reason
-        epochs += len(history["loss"])
+        with freed():
+            model = blueprint.build(configuration, hp, seed)
+            if reference is not None:
+                sources, theirs = map(blueprint.sources, (configuration, reference.configuration))
+                inherit(model, reference.posterior, sources, theirs)
+            watch = Watch(blueprint, schedule.epochs, front)
+            history = fit(model, schedule, part, seed, [*callbacks(fold), watch])
+            small, footprint = blueprint.stripped(model)
+            measured.append({**_validation(history), **blueprint.metrics(small, footprint)})
+            if any(goal.name == QUANTIZED_ERROR for goal in blueprint.goals):
+                measured[-1][QUANTIZED_ERROR] = quantized_error(small, part)
+            posterior = posterior or posterior_of(model)
+            network = network or to_json(facts_of(read(small), footprint))
+            reason = reason or watch.reason
+            epochs += len(history["loss"])
+            del model, small, watch
     metrics = {name: float(np.mean([m[name] for m in measured])) for name in measured[0]}
     declared = {n: v for n, v in hp.values.items() if not n.startswith("tuner/")}
     more = {} if isinstance(blueprint.hypermodel, SparseCNN) else declared
@@ -188,8 +195,8 @@ def fit(
     callbacks = list(callbacks)
     has_kl = any(isinstance(callback, KLAnnealing) for callback in callbacks)
     if sparse_layers(model) and not has_kl:
-        epochs = (schedule.zero, schedule.annealing)
-        callbacks.insert(0, KLAnnealing(training.examples, *epochs, weight=schedule.weight))
+        plan = (schedule.zero, schedule.annealing, schedule.weight, schedule.recovery)
+        callbacks.insert(0, KLAnnealing(training.examples, *plan))
     keras.utils.set_random_seed(seed)
     history = model.fit(
         **training.fit_arguments(seed),

@@ -172,6 +172,7 @@ class SparseTuner(TrialRunner):
         class_weight: Mapping[int, float] | None = None,
         sample_weight: Any = None,
         folds: int = 0,
+        recovery: float = 0.0,
         seconds: float | None = None,
         verbose: int | str = 1,
     ) -> None:
@@ -189,12 +190,15 @@ class SparseTuner(TrialRunner):
             class_weight: As in `fit`.
             sample_weight: As in `fit`.
             folds: Cross-validation with so many folds instead of `validation_data`, for small data.
+            recovery: Share of a trial's epochs, its last ones, in which what is left after pruning
+                trains without noise and KL term; the paper has none. Short trials need it: they
+                prune weights that are not quite noise yet.
             seconds: After so many no trial is started; those that run are finished.
             verbose: 0 for silence.
         """
         training = Training(
             x, y, validation_data, epochs, batch_size, tuple(callbacks), augment, class_weight,
-            sample_weight, folds,
+            sample_weight, folds, recovery,
         )  # fmt: skip
         if isinstance(self.hypermodel, SparseCNN):
             training = checked(training, self.hypermodel.num_classes, self.hypermodel.input_shape)

@@ -94,6 +94,7 @@ class SparseLayer:
         self._threshold = self._add_scalar("threshold", threshold)
         self._kl_weight = self._add_scalar("kl_weight", 0.0)
         self._kl_is_scheduled = False
+        self.is_recovering = False
 
     def _add_scalar(self: Any, name: str, value: float) -> keras.Variable:
         return self.add_weight(
@@ -175,9 +176,12 @@ class SparseLayer:
     # What Keras calls.
 
     def call(self, inputs: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """Training: a sample of the output. Otherwise: the output of the pruned mean weights."""
+        """Training: a sample of the output. Otherwise: the output of the pruned mean weights.
+
+        While a layer `is_recovering`, training takes the pruned mean weights as well.
+        """
         x = tf.cast(inputs, self.compute_dtype)
-        if training:
+        if training and not self.is_recovering:
             self._warn_without_kl()
             return self._sample_output(x)
         for stage, kernel in zip(self.stages(), self.pruned_kernels(), strict=True):

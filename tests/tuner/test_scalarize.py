@@ -78,7 +78,7 @@ def test_gains_are_those_of_the_hypervolume(objectives):
     corner = np.full(objectives, 2.0)
     before = hypervolume(known, corner)
     gained = np.array([hypervolume(np.vstack([known, c]), corner) - before for c in candidates])
-    told = gains(known, candidates, directions)
+    told = gains(known, candidates, directions, np.full(objectives, False))
     middle = candidates.min(axis=1) > 0.2  # at the ends the corner cuts something off
     assert ((told > 0) == (gained > 1e-12))[middle].mean() > 0.9
     assert np.corrcoef(told[middle].clip(0), gained[middle])[0, 1] > 0.95
@@ -86,5 +86,35 @@ def test_gains_are_those_of_the_hypervolume(objectives):
 
 def test_what_is_dominated_gains_nothing_and_the_closer_is_the_better():
     known, candidates = np.array([[0.3, 0.3]]), np.array([[0.4, 0.4], [0.5, 0.5], [0.2, 0.2]])
-    told = gains(known, candidates, draw_directions(9, 2, np.random.default_rng(0)))
+    directions = draw_directions(9, 2, np.random.default_rng(0))
+    told = gains(known, candidates, directions, np.array([False, False]))
     assert told[1] < told[0] < 0 < told[2]
+
+
+def test_what_lies_beyond_a_budget_gains_nothing():
+    # Error and size; a budget of error 0.1 and size 2000. Tiny networks of no use are known.
+    limits = np.log([0.1, 2000.0])
+    known = np.log([[0.7, 40.0], [0.05, 1500.0]])
+    candidates = np.log([[0.5, 50.0], [0.04, 1400.0], [0.2, 1900.0]])
+    rng = np.random.default_rng(3)
+    scale = scale_of(known, limits)
+    told = gains(
+        scale.normalised(known),
+        scale.normalised(candidates),
+        draw_directions(100, 2, rng),
+        scale.is_wall,
+    )
+    assert told[1] > 0 > told[2] > told[0]
+    # Without the budget the tiny network is as good as any.
+    scale = scale_of(known, np.full(2, np.nan))
+    directions = draw_directions(100, 2, rng)
+    told = gains(scale.normalised(known), scale.normalised(candidates), directions, scale.is_wall)
+    assert told[0] > 0
+
+
+def test_the_scale_begins_at_the_best_that_keeps_the_budget():
+    values = np.log([[0.7, 40.0], [0.05, 1500.0], [0.08, 900.0], [0.01, 5000.0]])
+    scale = scale_of(values, np.log([0.1, 2000.0]))
+    assert np.log(800.0) < scale.best[1] < np.log(900.0)
+    assert np.log(0.045) < scale.best[0] < np.log(0.05)
+    np.testing.assert_allclose(scale.limit, np.log([0.1, 2000.0]))

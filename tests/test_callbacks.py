@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 from keras_sparse import KLAnnealing
-from keras_sparse.layers import SpVDConv2D
+from keras_sparse.layers import BCConv2D, SpVDConv2D
 from tests.layers.cases import images, labels, loss, small_model
 
 
@@ -33,6 +33,37 @@ def test_the_loss_contains_the_weighted_kl():
     assert with_kl - without == pytest.approx(0.01 * kl, rel=1e-4)
 
 
+@pytest.mark.parametrize("cls", [SpVDConv2D, BCConv2D])
+def test_the_last_epochs_train_what_is_left_without_noise(cls):
+    model = small_model(cls)
+    model.compile(keras.optimizers.SGD(0.1), loss())
+    layer = model.get_layer("sparse")
+    states, kernels, masks = [], [], []
+
+    def remember(epoch, logs):
+        masks.append(np.broadcast_to(layer.keep_mask(), layer.kernel.shape))
+        states.append(np.array(layer.seed_generator.state))
+        kernels.append(np.array(layer.kernel))
+
+    spy = keras.callbacks.LambdaCallback(on_epoch_begin=remember, on_epoch_end=remember)
+    annealing = KLAnnealing(6, 0, 0, recovery_epochs=2)
+    log_alpha = np.array(layer.log_alpha())
+    layer.threshold = float(np.median(log_alpha))
+    history = model.fit(
+        images(), labels(), epochs=3, verbose=0, callbacks=[annealing, spy], validation_split=0.5
+    )
+    assert history.history["kl_weight"] == [1.0, 0.0, 0.0]
+    assert (states[0] != states[1]).any()
+    np.testing.assert_array_equal(states[1], states[5])
+    moved = kernels[3] != kernels[2]
+    assert moved[masks[2]].all()
+    assert not moved[~masks[2]].any()
+    assert masks[2].any() and not masks[2].all()
+    # And then it trains with noise again.
+    model.fit(images(), labels(), epochs=1, verbose=0, callbacks=[KLAnnealing(6)])
+    assert (states[5] != np.array(layer.seed_generator.state)).any()
+
+
 def test_logs_reach_history_and_later_callbacks():
     seen = {}
     spy = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.update(logs))
@@ -57,6 +88,7 @@ def test_logs_reach_history_and_later_callbacks():
     [
         ({"num_examples": 0}, "num_examples must be a whole number of at least 1.*=0"),
         ({"num_examples": -5}, "num_examples"),
+        ({"num_examples": 5, "recovery_epochs": -1}, "recovery_epochs must be .*-1"),
         ({"num_examples": 10.5}, "num_examples"),
         ({"num_examples": "all"}, "num_examples.*'all'"),
         ({"num_examples": 10, "zero_epochs": -1}, "zero_epochs"),

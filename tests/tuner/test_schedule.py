@@ -16,6 +16,12 @@ def test_inherited_weights_need_fewer_epochs_and_no_annealing():
     assert schedule_of(PAPER, 1, inherits=True).epochs == 1
 
 
+def test_a_share_of_the_epochs_is_for_recovery():
+    assert schedule_of(PAPER, 20, inherits=False, recovery=0.25).recovery == 5
+    assert schedule_of(PAPER, 20, inherits=True, recovery=0.25).recovery == 2
+    assert schedule_of(PAPER, 20, inherits=True).recovery == 0
+
+
 def test_without_annealing_and_without_the_papers_names():
     pretrained = {"zero-regularization-epochs": 10, "alpha": 1.0}
     assert schedule_of(pretrained, None, inherits=False) == Schedule(25, 10, 0, 1.0)

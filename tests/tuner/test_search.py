@@ -352,6 +352,7 @@ def test_bad_arguments_are_answered_in_a_sentence(tmp_path, kwargs, message):
         ({"validation_data": None}, "validation_data"),
         ({"epochs": 0}, "epochs must be"),
         ({"folds": 1}, "folds must be"),
+        ({"recovery": 1.0}, "recovery must be .* Received: recovery=1.0"),
         ({"y": np.arange(8)}, "labels of x and y must be 0 to 3"),
         ({"y": None}, "y must be given"),
         ({"x": np.zeros((8, 9, 8, 1), "float32")}, "input_shape"),

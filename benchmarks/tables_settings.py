@@ -5,6 +5,8 @@ A search on one processor core reaches the paper's rows only if a trial costs ab
 - *Few epochs, whole data.* What a small network needs is steps, not passes over the data, so a
   trial sees all training images but few times: `epochs` from scratch, 40 % of them with inherited
   weights. Small data sets have so few steps an epoch that they afford cross-validation.
+- *The last quarter of the epochs for what is left* after pruning: of a network of which so short a
+  training with a low threshold leaves 1 600 weights, accuracy rises from 96.0 to 98.4 % by it.
 - *The learning rate falls to 0 as a cosine in every trial.* With a constant one the last epoch's
   accuracy jumps by more than the networks of the front differ.
 - *Known good networks first.* `NETWORKS` starts the search where a strided first convolution and
@@ -64,7 +66,7 @@ class Final(NamedTuple):
     flip: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
-    members: int = 16
+    members: int = 10
 
 
 class Settings(NamedTuple):

@@ -64,6 +64,20 @@ def test_finds_more_than_random_search_and_learns_from_the_results():
     assert np.mean(ours) > np.mean(shuffled)
 
 
+def test_a_budget_keeps_the_search_to_its_region():
+    # A small part of the front, and far more room beyond it.
+    limits = np.array([0.3, 0.7])
+
+    def inside(seed, **kwargs):
+        results, _ = search(proposer(seed, **kwargs), 35)
+        values = np.array([result.objectives for result in results])
+        return int((values <= limits).all(axis=1).sum()), hypervolume(values, limits)
+
+    within, without = inside(0, limits=limits), inside(0)
+    assert within[0] > 1.5 * without[0]
+    assert within[1] > without[1]
+
+
 def test_a_resumed_search_proposes_the_same():
     whole, _ = search(proposer(3), 24)
     first = proposer(3)

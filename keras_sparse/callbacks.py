@@ -7,6 +7,9 @@ import keras
 
 from .counting import sparse_layers, sparsity
 
+_OTHER_STEP = "_keras_sparse_other_step"
+"""Attribute of a model: its training step when it was last switched, and the one before."""
+
 
 class KLAnnealing(keras.callbacks.Callback):
     """Schedules the weight of the KL divergence of every sparse layer and logs their sparsity.
@@ -93,8 +96,16 @@ class KLAnnealing(keras.callbacks.Callback):
         changed = [layer for layer in sparse_layers(self.model) if layer.is_recovering != value]
         for layer in changed:
             layer.is_recovering = value
-        if changed and self.model.train_function is not None:
-            self.model.make_train_function(force=True)  # the step was traced with noise
+        step = self.model.train_function
+        if not changed or step is None:
+            return
+        # A step is traced with noise or without; the other one is kept for the next training.
+        known, other = vars(self.model).get(_OTHER_STEP, (None, None))
+        if known is step:
+            self.model.train_function = other
+        else:
+            self.model.make_train_function(force=True)
+        vars(self.model)[_OTHER_STEP] = (self.model.train_function, step)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is None:

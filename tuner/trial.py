@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -26,6 +26,7 @@ from .posterior import Posterior, posterior_of
 from .project import Outcome
 from .quantized import NAME as QUANTIZED_ERROR
 from .quantized import quantized_error
+from .restarting import Start
 from .schedule import Schedule, schedule_of
 from .training import Training
 
@@ -151,12 +152,10 @@ def run(
     )
     measured, posterior, reason, epochs = [], None, "", 0
     network: dict[str, Any] = {}
-    for fold, part in enumerate(training.splits()):
-        with freed():
-            model = blueprint.build(configuration, hp, seed)
-            if reference is not None:
-                sources, theirs = map(blueprint.sources, (configuration, reference.configuration))
-                inherit(model, reference.posterior, sources, theirs)
+    with freed():
+        models = _models(blueprint, configuration, hp, reference, seed)
+        for fold, part in enumerate(training.splits()):
+            model = next(models)
             watch = Watch(blueprint, schedule.epochs, front)
             history = fit(model, schedule, part, seed, [*callbacks(fold), watch])
             small, footprint = blueprint.stripped(model)
@@ -167,13 +166,41 @@ def run(
             network = network or to_json(facts_of(read(small), footprint))
             reason = reason or watch.reason
             epochs += len(history["loss"])
-            del model, small, watch
+        models.close()
+        del model, models, small, watch
     metrics = {name: float(np.mean([m[name] for m in measured])) for name in measured[0]}
     declared = {n: v for n, v in hp.values.items() if not n.startswith("tuner/")}
     more = {} if isinstance(blueprint.hypermodel, SparseCNN) else declared
     more = {name: value for name, value in more.items() if name not in configuration}
     seconds = time.perf_counter() - start
     return Outcome(checked(metrics), reason, epochs, seconds, more, network), posterior or {}
+
+
+def _models(
+    blueprint: Blueprint,
+    configuration: Configuration,
+    hp: keras_tuner.HyperParameters,
+    reference: Reference | None,
+    seed: int,
+) -> Generator[keras.Model, None, None]:
+    """The network before its training, as often as it is asked for.
+
+    Our own is the same object every time. A user's is built anew: it may have a state that only
+    its author knows.
+    """
+    while True:
+        keras.backend.clear_session()  # layers without a name get the same names every time
+        model = blueprint.build(configuration, hp, seed)
+        if reference is not None:
+            sources, theirs = map(blueprint.sources, (configuration, reference.configuration))
+            inherit(model, reference.posterior, sources, theirs)
+        if not isinstance(blueprint.hypermodel, SparseCNN):
+            yield model
+            continue
+        start = Start(model)
+        while True:
+            yield model
+            start.restore()
 
 
 def checked(metrics: dict[str, float]) -> dict[str, float]:

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_sparse.tuner import Budget, SparseCNN, SparseTuner
+from keras_sparse.tuner import Budget, SparseCNN, SparseTuner, trial
 
 from keras_sparse import datasets, measure
 from keras_sparse.layers import SpVDDense
@@ -152,6 +152,31 @@ def test_cross_validation_takes_the_mean(digits, tmp_path):
     record = tuner.trials()[0]
     assert record.epochs == 4
     assert 0 < record.metrics["val_error"] < 1
+
+
+@pytest.mark.parametrize("pruning", ["unstructured", "structured"])
+def test_every_fold_starts_from_the_same_network(digits, tmp_path, monkeypatch, pruning):
+    given = arguments(digits, 200)
+
+    def metrics(name):
+        model = SparseCNN((8, 8, 1), 10, pruning, ranges=SMALL)
+        tuner = SparseTuner(model, max_trials=1, directory=tmp_path, project_name=name, seed=1)
+        tuner.search(given["x"], given["y"], folds=3, epochs=3, recovery=0.4, verbose=0)
+        return tuner.trials()[0].metrics
+
+    again = metrics("again")
+    monkeypatch.setattr(trial, "_models", lambda *args: iter_anew(trial_models, args))
+    anew = metrics("anew")
+    assert again == pytest.approx(anew, rel=1e-5)
+
+
+trial_models = trial._models
+
+
+def iter_anew(models, args):
+    """A network that is built and traced for each fold."""
+    while True:
+        yield next(models(*args))
 
 
 def test_a_diverging_trial_is_recorded(digits, tmp_path):

@@ -56,7 +56,15 @@ class KLAnnealing(keras.callbacks.Callback):
 
     def is_recovery(self, epoch: int) -> bool:
         """Whether `epoch`, counted from 0, is one of the last ones."""
-        return self.recovery_epochs > 0 and epoch >= self.params["epochs"] - self.recovery_epochs
+        if self.recovery_epochs == 0:
+            return False
+        epochs = (self.params or {}).get("epochs")
+        if epochs is None:
+            raise ValueError(
+                "recovery_epochs needs the number of epochs: in a custom training loop call "
+                f'set_params({{"epochs": ...}}) first. Received: params={self.params!r}'
+            )
+        return bool(epoch >= epochs - self.recovery_epochs)
 
     def schedule(self, epoch: int) -> float:
         """γ in `epoch`, counted from 0."""

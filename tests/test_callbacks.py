@@ -64,6 +64,14 @@ def test_the_last_epochs_train_what_is_left_without_noise(cls):
     assert (states[5] != np.array(layer.seed_generator.state)).any()
 
 
+def test_recovery_needs_to_know_the_end():
+    annealing = KLAnnealing(6, 0, 0, recovery_epochs=2)
+    with pytest.raises(ValueError, match="recovery_epochs needs the number of epochs.*Received"):
+        annealing.schedule(0)
+    annealing.set_params({"epochs": 5})
+    assert [annealing.schedule(e) for e in range(5)] == [1, 1, 1, 0, 0]
+
+
 def test_logs_reach_history_and_later_callbacks():
     seen = {}
     spy = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.update(logs))

@@ -108,12 +108,13 @@ class KLAnnealing(keras.callbacks.Callback):
         if not changed or step is None:
             return
         # A step is traced with noise or without; the other one is kept for the next training.
-        known, other = vars(self.model).get(_OTHER_STEP, (None, None))
+        attributes: dict[str, Any] = self.model.__dict__  # not what Keras tracks
+        known, other = attributes.get(_OTHER_STEP, (None, None))
         if known is step:
             self.model.train_function = other
         else:
             self.model.make_train_function(force=True)
-        vars(self.model)[_OTHER_STEP] = (self.model.train_function, step)
+        attributes[_OTHER_STEP] = (self.model.train_function, step)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if logs is None:

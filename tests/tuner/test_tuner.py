@@ -154,7 +154,9 @@ def test_cross_validation_takes_the_mean(digits, tmp_path):
     assert 0 < record.metrics["val_error"] < 1
 
 
-@pytest.mark.parametrize("pruning", ["unstructured", "structured"])
+@pytest.mark.parametrize(
+    "pruning", ["structured", pytest.param("unstructured", marks=pytest.mark.slow)]
+)
 def test_every_fold_starts_from_the_same_network(digits, tmp_path, monkeypatch, pruning):
     given = arguments(digits, 200)
 

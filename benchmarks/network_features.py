@@ -8,7 +8,8 @@ from keras_sparse.tuner.parameters import Configuration
 
 from keras_sparse.footprint import Graph, Operator
 
-_LEVELS = (-5, -4, -3, -2, -1, 0, 1)
+_START = -10.0
+"""Log variance of the sparse layers before training, which few steps hardly move."""
 
 
 def features(model: SparseCNN, configuration: Configuration) -> np.ndarray:
@@ -20,20 +21,47 @@ def features(model: SparseCNN, configuration: Configuration) -> np.ndarray:
 
 
 def _pruning(configuration: Configuration, layers: list[Operator]) -> list[float]:
-    """The thresholds, weighted by what they apply to."""
+    """What the thresholds leave of each layer, and of the inputs of one of its neurons.
+
+    A short training hardly moves variances, so that a threshold τ cuts at |w| = exp((−10 − τ) / 2),
+    and what it leaves follows from how widely the weights were drawn.
+    """
     sizes = np.array([layer.parameters for layer in layers], float)
-    shares = sizes / sizes.sum()
-    thresholds = np.array([_threshold(configuration, layer) for layer in layers])
+    shares = np.array([_left(configuration, layer) for layer in layers])
+    inputs = np.log(
+        [0.1 + share * _fan(layer)[0] for share, layer in zip(shares, layers, strict=True)]
+    )
     return [
         math.log(sizes.sum()),
-        float(shares @ thresholds),
-        *(float(shares[thresholds <= level].sum()) for level in _LEVELS),
-        float(thresholds.min()),
-        float(thresholds.mean()),
-        float(thresholds[0]),
-        float(thresholds[-1]),
+        math.log(1.0 + sizes @ shares),
+        float(sizes[-1] / sizes.sum()),
+        float(shares.min()),
+        float(shares.mean()),
+        float(shares[0]),
         float(shares[-1]),
+        float(np.log(0.01 + shares).sum()),
+        float(inputs.min()),
+        float(inputs.mean()),
+        float(inputs[0]),
+        float(inputs[-1]),
+        float(inputs[:-1].min()),
     ]
+
+
+def _left(configuration: Configuration, layer: Operator) -> float:
+    """Share of the weights of a layer, drawn by Glorot's rule, that its threshold leaves."""
+    inputs, outputs = _fan(layer, as_drawn=True)
+    cut = math.exp((_START - _threshold(configuration, layer)) / 2)
+    return max(0.0, 1.0 - cut / math.sqrt(6.0 / (inputs + outputs)))
+
+
+def _fan(layer: Operator, as_drawn: bool = False) -> tuple[int, int]:
+    """Weights into and out of a neuron; Keras draws depthwise kernels as if they read all maps."""
+    *window, inputs, outputs = layer.weights[0].shape
+    area = math.prod(window)
+    if layer.kind == "DepthwiseConv2D" and not as_drawn:
+        return area, area
+    return area * inputs, area * outputs
 
 
 def _threshold(configuration: Configuration, layer: Operator) -> float:

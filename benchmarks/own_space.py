@@ -54,7 +54,7 @@ def targets(networks: list[Network]) -> np.ndarray:
 
 def forest() -> ExtraTreesRegressor:
     """The model of one target."""
-    return ExtraTreesRegressor(300, min_samples_leaf=2, max_features=0.5, random_state=0, n_jobs=1)
+    return ExtraTreesRegressor(300, max_features=0.6, random_state=0, n_jobs=1)
 
 
 def usable() -> list[Network]:

@@ -12,7 +12,7 @@ from botorch.optim import optimize_acqf
 from gpytorch.mlls import SumMarginalLogLikelihood
 from keras_sparse.tuner.parameters import Configuration, Parameter, Space, Value
 
-from benchmarks.problems import Problem
+from benchmarks.problems import Evaluations, Problem
 
 INITIAL = 10
 
@@ -41,8 +41,9 @@ def parego(problem: Problem, count: int, seed: int) -> list[tuple[float, ...]]:
     dimensions = len(problem.space)
     cube = torch.stack([torch.zeros(dimensions), torch.ones(dimensions)]).double()
     x = torch.quasirandom.SobolEngine(dimensions, scramble=True, seed=seed).draw(INITIAL).double()
-    values = [problem.objectives(decoded(problem.space, row)) for row in x.numpy()]
-    while len(values) < count:
+    evaluate = Evaluations(problem, count)
+    values = [evaluate(decoded(problem.space, row)) for row in x.numpy()]
+    while not evaluate.is_over:
         y = -torch.tensor(values, dtype=torch.double)  # BoTorch maximises
         models = [
             SingleTaskGP(x, y[:, k : k + 1], outcome_transform=Standardize(1))
@@ -52,5 +53,5 @@ def parego(problem: Problem, count: int, seed: int) -> list[tuple[float, ...]]:
         fit_gpytorch_mll(SumMarginalLogLikelihood(model.likelihood, model))
         found, _ = optimize_acqf(qLogNParEGO(model, x), cube, q=1, num_restarts=4, raw_samples=128)
         x = torch.cat([x, found.detach()])
-        values.append(problem.objectives(decoded(problem.space, found.detach().numpy()[0])))
-    return values
+        values.append(evaluate(decoded(problem.space, found.detach().numpy()[0])))
+    return evaluate.values

@@ -29,7 +29,7 @@ from keras_sparse.tuner.stages import Stage
 from matplotlib.figure import Figure
 
 from benchmarks.own_space import own_space
-from benchmarks.problems import PROBLEMS, Problem
+from benchmarks.problems import PROBLEMS, Evaluations, Problem
 from benchmarks.record import RESULTS, environment
 from keras_sparse.files import write_bytes
 
@@ -52,7 +52,10 @@ def ours(problem: Problem, count: int, seed: int) -> Values:
 def random_search(problem: Problem, count: int, seed: int) -> Values:
     """Uniformly random."""
     rng = np.random.default_rng((seed, 7))
-    return [problem.objectives(problem.space.sample(rng)) for _ in range(count)]
+    evaluate = Evaluations(problem, count)
+    while not evaluate.is_over:
+        evaluate(problem.space.sample(rng))
+    return evaluate.values
 
 
 def keras_tuner_bayesian(problem: Problem, count: int, seed: int) -> Values:
@@ -63,15 +66,15 @@ def keras_tuner_bayesian(problem: Problem, count: int, seed: int) -> Values:
     hyperparameters.merge(hyperparameters_of(problem.space))
     oracle = keras_tuner.oracles.BayesianOptimizationOracle(
         keras_tuner.Objective("sum", "min"),
-        max_trials=count,
+        max_trials=None,
         hyperparameters=hyperparameters,
         seed=seed + 1,
     )
     oracle.verbose = 0
-    values: Values = []
+    evaluate = Evaluations(problem, count)
     with tempfile.TemporaryDirectory() as folder:
         oracle._set_project_dir(folder, "peer")
-        while len(values) < count:
+        while not evaluate.is_over:
             trial = oracle.create_trial("tuner0")
             if trial.status == "STOPPED":
                 break
@@ -79,11 +82,10 @@ def keras_tuner_bayesian(problem: Problem, count: int, seed: int) -> Values:
             for parameter in problem.space:
                 if parameter.is_active(configuration):
                     configuration[parameter.name] = trial.hyperparameters.values[parameter.name]
-            values.append(problem.objectives(configuration))
-            oracle.update_trial(trial.trial_id, {"sum": sum(values[-1])})
+            oracle.update_trial(trial.trial_id, {"sum": sum(evaluate(configuration))})
             trial.status = "COMPLETED"
             oracle.end_trial(trial)
-    return values
+    return evaluate.values
 
 
 def optuna_with(make: Callable[[int], Any]) -> Callable[[Problem, int, int], Values]:
@@ -93,18 +95,16 @@ def optuna_with(make: Callable[[int], Any]) -> Callable[[Problem, int, int], Val
         import optuna
 
         optuna.logging.set_verbosity(logging.ERROR)
-
-        def objective(trial: Any) -> tuple[float, ...]:
-            configuration: Configuration = {}
+        directions = ["minimize"] * len(problem.reference)
+        study = optuna.create_study(sampler=make(seed), directions=directions)
+        evaluate = Evaluations(problem, count)
+        while not evaluate.is_over:
+            trial, configuration = study.ask(), Configuration()
             for p in problem.space:
                 if p.is_active(configuration):
                     configuration[p.name] = _suggested(trial, p)
-            return problem.objectives(configuration)
-
-        directions = ["minimize"] * len(problem.reference)
-        study = optuna.create_study(sampler=make(seed), directions=directions)
-        study.optimize(objective, n_trials=count)
-        return [tuple(trial.values) for trial in study.trials]
+            study.tell(trial, evaluate(configuration))
+        return evaluate.values
 
     return run
 

@@ -73,5 +73,34 @@ def conditional_zdt1(dimensions: int = 8) -> Problem:
     return Problem("conditional ZDT1", Space(first + gated), values, np.full(2, 11.0), 120.6667)
 
 
+class Evaluations:
+    """What a method has tried of a problem.
+
+    What a problem does not accept is told to be as poor as the reference and does not count, for
+    every method: our search knows beforehand what is too large to be trained and does not propose
+    it, users of the others refuse it.
+
+    Args:
+        problem: What is tried.
+        count: How many evaluations there are.
+    """
+
+    def __init__(self, problem: Problem, count: int) -> None:
+        self.problem, self.count = problem, count
+        self.values: list[tuple[float, ...]] = []
+
+    def __call__(self, configuration: Configuration) -> tuple[float, ...]:
+        """Objectives of a configuration."""
+        if self.problem.accept is not None and not self.problem.accept(configuration):
+            return tuple(self.problem.reference.tolist())
+        self.values.append(self.problem.objectives(configuration))
+        return self.values[-1]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is none left."""
+        return len(self.values) >= self.count
+
+
 PROBLEMS = {p.name: p for p in (dtlz2(2), dtlz2(3), conditional_zdt1())}
 """Those with a known front; `benchmarks.own_space` has one of our own domain."""

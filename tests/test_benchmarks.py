@@ -1,18 +1,24 @@
 """The benchmarks' own machinery, on data small enough for a test."""
 
 import json
+import math
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras_sparse.tuner.answers import TrialRecord
+from keras_sparse.tuner.cost import affordable
+from keras_sparse.tuner.hypermodel import SparseCNN
+from keras_sparse.tuner.parameters import Parameter, Space
 
-from benchmarks import ablations, lenet, trained_networks
+from benchmarks import ablations, hypervolume, lenet, trained_networks
 from benchmarks.distillation import TEMPERATURE, distillation_loss, targets
 from benchmarks.lenet import shifted
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.narrowing import narrowed
+from benchmarks.network_features import features
+from benchmarks.problems import Evaluations, Problem
 from benchmarks.record import environment
 from keras_sparse import KLAnnealing, datasets, sparsity
 from keras_sparse.files import write_json
@@ -128,6 +134,39 @@ def test_networks_trained_with_other_settings_are_not_taken_over(tmp_path, monke
     assert trained_networks.load() == [network]
     monkeypatch.setattr(trained_networks, "SETTINGS", {"epochs": 1})
     assert trained_networks.load() == []
+
+
+def test_what_a_problem_refuses_is_told_as_poor_and_not_counted():
+    space = Space([Parameter("x", low=0.0, high=1.0)])
+    problem = Problem(
+        "halves",
+        space,
+        lambda c: (float(c["x"]), 1.0),
+        np.array([2.0, 2.0]),
+        1.0,
+        accept=lambda c: float(c["x"]) < 0.5,
+    )
+    evaluate = Evaluations(problem, 2)
+    told = [evaluate({"x": x}) for x in (0.1, 0.7)]
+    assert told == [(0.1, 1.0), (2.0, 2.0)]
+    assert not evaluate.is_over
+    evaluate({"x": 0.2})
+    assert evaluate.is_over
+    values = hypervolume.random_search(problem, 20, seed=0)
+    assert len(values) == 20
+    assert max(values)[0] < 0.5
+
+
+def test_what_thresholds_leave_of_a_new_network_is_known():
+    model = SparseCNN((28, 28, 1), 10, "unstructured")
+    rng = np.random.default_rng(0)
+    for threshold in (-6.0, -5.0, -3.0):
+        (values,) = affordable(model, rng, 1, trained_networks.MOST_MACS)
+        names = [name for name in values if name.startswith("pruning-thresholds")]
+        configuration = {**values, **dict.fromkeys(names, threshold)}
+        left = math.exp(features(model, configuration)[1]) - 1.0
+        counted = sparsity(model.network(configuration, seed=1)).total.nonzeros
+        assert left == pytest.approx(counted, rel=0.1)
 
 
 def test_images_are_shifted_by_whole_pixels():

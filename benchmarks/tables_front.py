@@ -31,9 +31,10 @@ from keras_sparse.files import write_bytes, write_json
 _PER_ROW = 2
 """Candidates for each published row, as they are."""
 
-_SLACKS = (1.3, 2.0, 4.0)
+_SLACKS = (4.0, 2.0, 1.3)
 """The best of the trials up to so much larger than a row are trimmed to it while they train on; for
-single weights only. A larger one has more to choose from and more to lose."""
+single weights only. A larger one has more to choose from and more to lose, so that each row gets
+one of each slack, as far as `Final.members` reaches."""
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -64,19 +65,25 @@ def tables_of(settings: Settings) -> list[int]:
 def candidates_of(settings: Settings, records: Sequence[TrialRecord]) -> list[Candidate]:
     """The most accurate on validation for each published row, then a spread over the front."""
     front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
-    can_trim = settings.pruning == "unstructured"
-    chosen: list[Candidate] = []
-    for table in tables_of(settings):
-        for row in published(settings.data, MEMORY[table]):
-            if row.method == "SpArSe" and row.model_size < _SMALL:
-                if can_trim:
-                    some = [
-                        record for slack in _SLACKS for record in _for_row(front, row, slack, 1)
-                    ]
-                    chosen += [Candidate(r.trial_id, int(row.model_size)) for r in some]
-                else:
-                    some = _for_row(front, row, 1.0, _PER_ROW)
-                    chosen += [Candidate(record.trial_id) for record in some]
+    rows = [
+        row
+        for table in tables_of(settings)
+        for row in published(settings.data, MEMORY[table])
+        if row.method == "SpArSe" and row.model_size < _SMALL
+    ]
+    if settings.pruning == "unstructured":
+        chosen = [
+            Candidate(record.trial_id, int(row.model_size))
+            for slack in _SLACKS
+            for row in rows
+            for record in _for_row(front, row, slack, 1)
+        ]
+    else:
+        chosen = [
+            Candidate(record.trial_id)
+            for row in rows
+            for record in _for_row(front, row, 1.0, _PER_ROW)
+        ]
     chosen = list(dict.fromkeys(chosen))[: settings.final.members]
     left = settings.final.members - len(chosen)
     places = np.linspace(0, len(front) - 1, min(left, len(front))).round().astype(int)

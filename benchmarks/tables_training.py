@@ -94,22 +94,31 @@ def hold(model: keras.Model) -> None:
 
 
 def trim(model: keras.Model, limit: int) -> None:
-    """Sets the smallest weights to zero until at most `limit` parameters are left.
+    """Sets the least important weights to zero until at most `limit` parameters are left.
 
-    Weights are compared as they will be stored, batch normalization folded in, relative to the
-    largest of their array: what int8 keeps of a weight is that ratio.
+    By LAMP (Lee et al., 2021): the square of a weight over the sum of squares of those of its array
+    that are not smaller. It spares layers of which little is left. Weights are compared as they
+    will be stored, batch normalization folded in.
     """
     excess = measure(model).nonzeros - limit
     pairs = [(layer, kernel) for layer in model.layers for kernel in kernels_of(layer)]
-    ranks = [np.abs(kernel.numpy() * _norm_scale(model, layer, kernel)) for layer, kernel in pairs]
-    ranks = [rank / max(float(rank.max()), 1e-12) for rank in ranks]
-    alive = np.concatenate([rank[rank > 0].ravel() for rank in ranks])
+    scores = [_lamp(kernel.numpy() * _norm_scale(model, layer, kernel)) for layer, kernel in pairs]
+    alive = np.concatenate([score[score > 0] for score in scores])
     if excess <= 0 or excess >= len(alive):
         return
     cut = np.partition(alive, excess - 1)[excess - 1]
-    for (_, kernel), rank in zip(pairs, ranks, strict=True):
-        kernel.assign(np.where(rank > cut, kernel.numpy(), 0.0))
+    for (_, kernel), score in zip(pairs, scores, strict=True):
+        kernel.assign(np.where(score > cut, kernel.numpy(), 0.0))
     hold(model)
+
+
+def _lamp(weights: np.ndarray) -> np.ndarray:
+    """Scores of the weights of an array, of its shape; 0 for what is zero, 1 for the largest."""
+    squares = np.square(weights, dtype=np.float64).ravel()
+    order = np.argsort(-squares, kind="stable")
+    scores = np.zeros_like(squares)
+    scores[order] = squares[order] / np.maximum(np.cumsum(squares[order]), 1e-300)
+    return scores.reshape(weights.shape)
 
 
 def _norm_scale(model: keras.Model, layer: Any, kernel: Any) -> np.ndarray:

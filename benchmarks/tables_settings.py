@@ -27,6 +27,7 @@ from keras_sparse.tuner.parameters import Configuration, Value
 from benchmarks.tables_networks import (
     Network,
     configuration_of,
+    deep,
     pooled,
     strided,
     twice_strided,
@@ -236,18 +237,18 @@ _STRUCTURED_SETS = {
 _UNSTRUCTURED_SETS = {
     "mnist": _STRUCTURED_SETS["mnist"]._replace(
         budget=Budget(flash=1000, accuracy=0.96),
-        networks=(pooled(6, 12, 24), pooled(4, 10, 16), strided(8, 16, 24), strided(6, 12, 16)),
+        networks=(pooled(6, 12, 24), deep(6, 12, 12, 16), deep(4, 8, 8, 16), strided(6, 12, 16)),
         # No shifts: networks of so few weights do not fit the training images closely anyway.
         final=Final(sparse_epochs=0, epochs=60, rate=5e-3, shift=0),
     ),
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
         budget=Budget(flash=3200, accuracy=0.70),
-        networks=(pooled(6, 12, 24), strided(8, 16, 24), strided(16, 24, 32, down=2)),
+        networks=(pooled(6, 12, 24), deep(8, 16, 16, 24), strided(16, 24, 32, down=2)),
         final=Final(sparse_epochs=0, epochs=60, rate=5e-3, shift=1, flip=True),
     ),
     "chars4k": _STRUCTURED_SETS["chars4k"]._replace(
         budget=Budget(flash=1700, accuracy=0.50),
-        networks=(pooled(8, 16, 24), pooled(6, 12, 16), strided(8, 16, 24)),
+        networks=(pooled(8, 16, 24), deep(8, 16, 16, 24), strided(8, 16, 24)),
     ),
     "chars4k-binary": _STRUCTURED_SETS["chars4k-binary"]._replace(budget=Budget(flash=1024)),
     "kth-tips": _STRUCTURED_SETS["kth-tips"]._replace(budget=Budget(flash=4096)),

@@ -9,8 +9,8 @@ without the model (ρ = 0: all configurations random) and without stages (one st
 anything from anywhere); and with something that the paper has not, the last quarter of the epochs
 of a trial for what is left after pruning (`recovery`). The hypervolume of log error and log number
 of non-zero weights after each trial is kept, from the same reference for all, and compared seed by
-seed. How long a trial trains matters: with 12 epochs nearly all networks are far from trained. A run
-that was stopped goes on with the next search.
+seed. How long a trial trains matters: with 12 epochs nearly all networks are far from trained. A
+run that was stopped goes on with the next search.
 Results: benchmarks/results/ablations.json.
 """
 

@@ -184,6 +184,22 @@ def test_trimming_reaches_the_limit_and_training_keeps_the_zeros():
     assert 250 < measure(model).nonzeros <= 300 + 14
 
 
+def test_trimming_leaves_something_of_every_layer():
+    keras.utils.set_random_seed(0)
+    model = small_network()
+    dense = model.get_layer("dense")
+    dense.kernel.assign(0.001 * dense.kernel)  # small weights are not unimportant for that
+    biases = measure(model).nonzeros - sum(k.numpy().size for k in kernels_in(model))
+    trim(model, biases + 40)
+    left = [int(np.count_nonzero(kernel)) for kernel in kernels_in(model)]
+    assert sum(left) == 40
+    assert min(left) >= 3
+
+
+def kernels_in(model: keras.Model) -> list:
+    return [w for w in model.trainable_variables if len(w.shape) > 1]
+
+
 def test_a_teacher_is_trained_once_and_mixed_in(tmp_path):
     data = datasets.load("digits")
     data = data._replace(x_train=data.x_train[:256], y_train=data.y_train[:256])

@@ -2,6 +2,7 @@
 
     python -m benchmarks.ablations
     python -m benchmarks.ablations --trials 24 --epochs 12
+    python -m benchmarks.ablations --own-space
 
 Searches on scikit-learn's digits with the same number of configurations, with several seeds:
 without pruning, without inherited weights (every trial then trains from scratch, for all epochs),
@@ -10,7 +11,8 @@ anything from anywhere); and with something that the paper has not, the last qua
 of a trial for what is left after pruning (`recovery`). The hypervolume of log error and log number
 of non-zero weights after each trial is kept, from the same reference for all, and compared seed by
 seed. How long a trial trains matters: with 12 epochs nearly all networks are far from trained. A
-run that was stopped goes on with the next search.
+run that was stopped goes on with the next search. `--own-space` compares what needs no training,
+the model and the stages, with 100 evaluations and ten seeds on `benchmarks.own_space`.
 Results: benchmarks/results/ablations.json.
 """
 
@@ -27,8 +29,12 @@ from keras_sparse.tuner import SparseCNN, SparseTuner, Stage
 from keras_sparse.tuner.answers import TrialRecord
 from keras_sparse.tuner.pareto import hypervolume
 from keras_sparse.tuner.project import TrialProposal
+from keras_sparse.tuner.stages import default_stages
 from keras_sparse.tuner.trial import Reference
 
+from benchmarks.hypervolume import history as volumes_of
+from benchmarks.hypervolume import ours
+from benchmarks.own_space import own_space
 from benchmarks.record import RESULTS, environment
 from keras_sparse import datasets
 from keras_sparse.files import write_json
@@ -124,6 +130,21 @@ def run(variant: Variant, trials: int, epochs: int, seed: int) -> dict[str, Any]
     }
 
 
+def on_own_space(count: int, seed: int) -> dict[str, list[float]]:
+    """Hypervolume after each evaluation, of the whole search and without the model or stages."""
+    problem = own_space()
+    stages = {
+        "whole": default_stages(count),
+        "without the model": [Stage(count, 0.0)],
+        "without stages": [Stage(count, 0.85)],
+    }
+    found = {name: ours(problem, count, seed, chosen) for name, chosen in stages.items()}
+    return {
+        name: [round(volume / problem.best, 5) for volume in volumes_of(problem, values)]
+        for name, values in found.items()
+    }
+
+
 def summary(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Mean and deviation of each variant, and of how many seeds the whole search is ahead."""
     final: dict[str, dict[str, float]] = {}
@@ -148,8 +169,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     for name, default in (("trials", 30), ("epochs", 36), ("seeds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
+    parser.add_argument("--own-space", action="store_true", help="without training")
     arguments = parser.parse_args()
     every: dict[str, Any] = json.loads(FILE.read_text()) if FILE.is_file() else {}
+    if arguments.own_space:
+        results = {"runs": {}}
+        for seed in range(10):
+            for name, volumes in on_own_space(100, seed).items():
+                results["runs"][f"{name} | {seed}"] = {"hypervolume": volumes}
+        results |= {"summary": summary(results["runs"]), "environment": environment()}
+        every["own space, 100 evaluations"] = results
+        write_json(FILE, every)
+        print(json.dumps(results["summary"], indent=1))
+        return
     settings = f"{arguments.trials} trials of {arguments.epochs} epochs"
     results = every.setdefault(settings, {"runs": {}})
     for seed in range(arguments.seeds):

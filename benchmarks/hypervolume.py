@@ -15,7 +15,7 @@ import io
 import json
 import logging
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,9 @@ from keras_sparse.files import write_bytes
 Values = list[tuple[float, ...]]
 
 
-def ours(problem: Problem, count: int, seed: int) -> Values:
-    """Our proposer, generic steps instead of morphs; no pruning, so no stage 2."""
-    stages = [Stage(count // 2, 0.9), Stage(count - count // 2, 0.95, pareto_only=True)]
+def ours(problem: Problem, count: int, seed: int, stages: Sequence[Stage] | None = None) -> Values:
+    """Our proposer; without `stages` two of them, because most problems have no pruning."""
+    stages = stages or [Stage(count // 2, 0.9), Stage(count - count // 2, 0.95, pareto_only=True)]
     objectives = len(problem.reference)
     domain = problem.domain or SpaceDomain(problem.space, objectives)
     proposer = Proposer(domain, objectives, stages, seed=seed, accept=problem.accept)

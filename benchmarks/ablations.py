@@ -167,7 +167,7 @@ def summary(runs: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for name, default in (("trials", 30), ("epochs", 36), ("seeds", 3)):
+    for name, default in (("trials", 24), ("epochs", 24), ("seeds", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--own-space", action="store_true", help="without training")
     arguments = parser.parse_args()

@@ -25,7 +25,7 @@ from keras_sparse.tuner.hyperparameters import hyperparameters_of
 from keras_sparse.tuner.parameters import Configuration, Parameter, Value
 from keras_sparse.tuner.pareto import hypervolume
 from keras_sparse.tuner.proposer import Proposer, Result
-from keras_sparse.tuner.stages import Stage
+from keras_sparse.tuner.stages import Stage, default_stages
 from matplotlib.figure import Figure
 
 from benchmarks.own_space import own_space
@@ -37,10 +37,10 @@ Values = list[tuple[float, ...]]
 
 
 def ours(problem: Problem, count: int, seed: int, stages: Sequence[Stage] | None = None) -> Values:
-    """Our proposer; without `stages` two of them, because most problems have no pruning."""
-    stages = stages or [Stage(count // 2, 0.9), Stage(count - count // 2, 0.95, pareto_only=True)]
+    """Our proposer, with the stages that a search has unless others are given."""
     objectives = len(problem.reference)
     domain = problem.domain or SpaceDomain(problem.space, objectives)
+    stages = stages or default_stages(count, has_pruning=domain.has_pruning)
     proposer = Proposer(domain, objectives, stages, seed=seed, accept=problem.accept)
     results: list[Result] = []
     for _ in range(count):

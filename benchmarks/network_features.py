@@ -5,35 +5,25 @@ import math
 import numpy as np
 from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Configuration
+from keras_sparse.tuner.survivors import Survivors
 
 from keras_sparse.footprint import Graph, Operator
-
-_START = -10.0
-"""Log variance of the sparse layers before training, which few steps hardly move."""
 
 
 def features(model: SparseCNN, configuration: Configuration) -> np.ndarray:
     """Numbers of all networks alike, however many layers they have; shape (features,)."""
     graph = model.graph(configuration)
-    layers = [operator for operator in graph.operators if operator.weights]
-    numbers = [*_pruning(configuration, layers), *_shape(graph, layers), *_training(configuration)]
+    left = Survivors(graph, configuration)
+    numbers = [*_pruning(left), *_shape(graph, left.layers), *_training(configuration)]
     return np.array(numbers, float)
 
 
-def _pruning(configuration: Configuration, layers: list[Operator]) -> list[float]:
-    """What the thresholds leave of each layer, and of the inputs of one of its neurons.
-
-    A short training hardly moves variances, so that a threshold τ cuts at |w| = exp((−10 − τ) / 2),
-    and what it leaves follows from how widely the weights were drawn.
-    """
-    sizes = np.array([layer.parameters for layer in layers], float)
-    shares = np.array([_left(configuration, layer) for layer in layers])
-    inputs = np.log(
-        [0.1 + share * _fan(layer)[0] for share, layer in zip(shares, layers, strict=True)]
-    )
+def _pruning(left: Survivors) -> list[float]:
+    """What the thresholds leave of each layer, and of the inputs of one of its neurons."""
+    sizes, shares, inputs = left.sizes, left.shares, left.inputs
     return [
         math.log(sizes.sum()),
-        math.log(1.0 + sizes @ shares),
+        left.total,
         float(sizes[-1] / sizes.sum()),
         float(shares.min()),
         float(shares.mean()),
@@ -46,29 +36,6 @@ def _pruning(configuration: Configuration, layers: list[Operator]) -> list[float
         float(inputs[-1]),
         float(inputs[:-1].min()),
     ]
-
-
-def _left(configuration: Configuration, layer: Operator) -> float:
-    """Share of the weights of a layer, drawn by Glorot's rule, that its threshold leaves."""
-    inputs, outputs = _fan(layer, as_drawn=True)
-    cut = math.exp((_START - _threshold(configuration, layer)) / 2)
-    return max(0.0, 1.0 - cut / math.sqrt(6.0 / (inputs + outputs)))
-
-
-def _fan(layer: Operator, as_drawn: bool = False) -> tuple[int, int]:
-    """Weights into and out of a neuron; Keras draws depthwise kernels as if they read all maps."""
-    *window, inputs, outputs = layer.weights[0].shape
-    area = math.prod(window)
-    if layer.kind == "DepthwiseConv2D" and not as_drawn:
-        return area, area
-    return area * inputs, area * outputs
-
-
-def _threshold(configuration: Configuration, layer: Operator) -> float:
-    name = layer.name.split("/")[0]
-    for suffix in ("-reduce", "-match"):
-        name = name.removesuffix(suffix)
-    return float(configuration[f"pruning-thresholds-{name}"])
 
 
 def _shape(graph: Graph, layers: list[Operator]) -> list[float]:

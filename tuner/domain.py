@@ -17,6 +17,7 @@ from .embedding import Embedding
 from .hypermodel import SparseCNN
 from .morphs import STAGE_2, morphed, rows_of
 from .parameters import Configuration, Parameter, Space, Value
+from .survivors import Survivors
 
 _MOST_STEPS = 3
 """Morphs that one proposal applies to its reference, at most."""
@@ -141,7 +142,8 @@ class CNNDomain:
 
     # A network close to its reference inherits more than a chain of many morphs would.
     refinements = 0
-    _FEATURES = ("nonzeros", "working_memory", "macs")
+    _FEATURES = ("nonzeros", "working_memory", "macs", "depth")
+    _LEFT = ("left", "left-of-inputs", "left-of-narrowest", "left-of-output")
 
     def __init__(
         self, model: SparseCNN, sizes: Sequence[str], working_memory: str = "inputs+weights"
@@ -150,8 +152,10 @@ class CNNDomain:
         self.has_pruning = model.pruning is not None
         self.sizes = tuple(sizes)
         self._memory_model = memory.get(working_memory)
-        # The sizes before pruning say more about the error than any single parameter.
-        self.embedding = Embedding(model.space, extra_groups=self._FEATURES)
+        # Sizes before pruning and depth say more about the error than any single parameter.
+        # What single thresholds leave of layers of different width says most about pruning.
+        self._features = self._FEATURES + (self._LEFT if model.pruning == "unstructured" else ())
+        self.embedding = Embedding(model.space, extra_groups=self._features)
         self.column_groups = self.embedding.column_groups
         self._sizes: dict[tuple[tuple[str, Value], ...], dict[str, float]] = {}
         self._rows: dict[tuple[tuple[str, Value], ...], np.ndarray] = {}
@@ -170,13 +174,13 @@ class CNNDomain:
         return None if result is None else result.configuration
 
     def vectors(self, configurations: Sequence[Configuration]) -> np.ndarray:
-        """Embedded configurations, followed by the logarithms of the sizes before pruning."""
+        """Embedded configurations, followed by logarithms of sizes, depth and what is left."""
         keys = [_key(configuration) for configuration in configurations]
         new = {k: c for k, c in zip(keys, configurations, strict=True) if k not in self._rows}
         if new:
             sizes = [self._logarithms(configuration) for configuration in new.values()]
-            # About as wide as the other columns: a factor of e⁴ is a distance of 1.
-            extra = [[row[name] / 4.0 for name in self._FEATURES] for row in sizes]
+            # About as wide as the other columns: a factor of e⁴ or 4 layers are a distance of 1.
+            extra = [[row[name] / 4.0 for name in self._features] for row in sizes]
             rows = np.hstack([self.embedding(list(new.values())), np.array(extra)])
             self._rows.update(zip(new, rows, strict=True))
         result = np.stack([self._rows[key] for key in keys])
@@ -193,20 +197,31 @@ class CNNDomain:
     def _logarithms(self, configuration: Configuration) -> dict[str, float]:
         key = _key(configuration)
         if key not in self._sizes:
-            sizes = _sizes(self.model.graph(configuration), self._memory_model)
-            self._sizes[key] = dict(zip(self._FEATURES, sizes, strict=True))
+            graph = self.model.graph(configuration)
+            numbers = _sizes(graph, self._memory_model)
+            if len(self._features) > len(self._FEATURES):
+                numbers += _left(Survivors(graph, configuration))
+            self._sizes[key] = dict(zip(self._features, numbers, strict=True))
         return self._sizes[key]
 
 
 def _sizes(graph: Graph, memory_model: memory.MemoryModel) -> list[float]:
-    """Logarithms of what `measure` says of a network before pruning, in the order of `_FEATURES`.
+    """Logarithms of what `measure` says of a network before pruning, and its number of layers.
 
-    Only these three: a proposal asks for those of hundreds of networks.
+    In the order of `CNNDomain._FEATURES`. Only these: a proposal asks for those of hundreds of
+    networks.
     """
     nonzeros = sum(operator.parameters for operator in graph.operators)
     ram = memory_model(graph, _BITS)[graph.first_weighted() :]
     macs = sum(operator.macs for operator in graph.operators)
-    return [math.log(max(size, 1)) for size in (nonzeros, max(ram, default=0), macs)]
+    depth = sum(bool(operator.weights) for operator in graph.operators)
+    return [*(math.log(max(size, 1)) for size in (nonzeros, max(ram, default=0), macs)), depth]
+
+
+def _left(survivors: Survivors) -> list[float]:
+    """Logarithms of what thresholds leave, in the order of `CNNDomain._LEFT`."""
+    inputs = survivors.inputs
+    return [survivors.total, float(inputs.mean()), float(inputs.min()), float(inputs[-1])]
 
 
 def _key(configuration: Configuration) -> tuple[tuple[str, Value], ...]:

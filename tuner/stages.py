@@ -20,11 +20,11 @@ class Stage(NamedTuple):
 
 
 def default_stages(max_trials: int, *, has_pruning: bool = True) -> tuple[Stage, ...]:
-    """Half of the trials anywhere, a fifth on pruning, the rest from the Pareto set."""
-    second = max_trials // 5 if has_pruning else 0
+    """Half of the trials anywhere, a tenth on pruning, the rest from the Pareto set."""
+    second = max_trials // 10 if has_pruning else 0
     first = max(1, max_trials // 2)
     return (
-        Stage(first, 0.8),
+        Stage(first, 0.9),
         Stage(second, 1.0, pruning_only=True),
         Stage(max_trials - first - second, 0.95, pareto_only=True),
     )

@@ -1,15 +1,12 @@
 """The benchmarks' own machinery, on data small enough for a test."""
 
 import json
-import math
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras_sparse.tuner.answers import TrialRecord
-from keras_sparse.tuner.cost import affordable
-from keras_sparse.tuner.hypermodel import SparseCNN
 from keras_sparse.tuner.parameters import Parameter, Space
 
 from benchmarks import ablations, hypervolume, lenet, trained_networks
@@ -17,7 +14,6 @@ from benchmarks.distillation import TEMPERATURE, distillation_loss, targets
 from benchmarks.lenet import shifted
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.narrowing import narrowed
-from benchmarks.network_features import features
 from benchmarks.problems import Evaluations, Problem
 from benchmarks.record import environment
 from keras_sparse import KLAnnealing, datasets, sparsity
@@ -155,18 +151,6 @@ def test_what_a_problem_refuses_is_told_as_poor_and_not_counted():
     values = hypervolume.random_search(problem, 20, seed=0)
     assert len(values) == 20
     assert max(values)[0] < 0.5
-
-
-def test_what_thresholds_leave_of_a_new_network_is_known():
-    model = SparseCNN((28, 28, 1), 10, "unstructured")
-    rng = np.random.default_rng(0)
-    for threshold in (-6.0, -5.0, -3.0):
-        (values,) = affordable(model, rng, 1, trained_networks.MOST_MACS)
-        names = [name for name in values if name.startswith("pruning-thresholds")]
-        configuration = {**values, **dict.fromkeys(names, threshold)}
-        left = math.exp(features(model, configuration)[1]) - 1.0
-        counted = sparsity(model.network(configuration, seed=1)).total.nonzeros
-        assert left == pytest.approx(counted, rel=0.1)
 
 
 def test_images_are_shifted_by_whole_pixels():

@@ -1,7 +1,6 @@
 """What each part of the search is worth: the whole, and the whole without one of its parts.
 
     python -m benchmarks.ablations
-    python -m benchmarks.ablations --trials 24 --epochs 12
     python -m benchmarks.ablations --own-space
 
 Searches on scikit-learn's digits with the same number of configurations, with several seeds:
@@ -10,9 +9,8 @@ without the model (ρ = 0: all configurations random) and without stages (one st
 anything from anywhere); and with something that the paper has not, the last quarter of the epochs
 of a trial for what is left after pruning (`recovery`). The hypervolume of log error and log number
 of non-zero weights after each trial is kept, from the same reference for all, and compared seed by
-seed. How long a trial trains matters: with 12 epochs nearly all networks are far from trained. A
-run that was stopped goes on with the next search. `--own-space` compares what needs no training,
-the model and the stages, with 100 evaluations and ten seeds on `benchmarks.own_space`.
+seed. A run that was stopped goes on with the next search. `--own-space` compares what needs no
+training, the model and the stages, with 100 evaluations and ten seeds on `benchmarks.own_space`.
 Results: benchmarks/results/ablations.json.
 """
 

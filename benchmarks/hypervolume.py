@@ -218,18 +218,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--evaluations", type=int, default=100)
-    parser.add_argument("--problems", nargs="*", default=[*PROBLEMS, "own space"])
-    parser.add_argument("--methods", nargs="*")
+    names, known = [*PROBLEMS, "own space"], methods()
+    parser.add_argument("--problems", nargs="*", default=names, choices=names)
+    parser.add_argument("--methods", nargs="*", default=list(known), choices=list(known))
     arguments = parser.parse_args()
     problems = {n: PROBLEMS.get(n) or own_space() for n in arguments.problems}
     file = RESULTS / "hypervolume.json"
     results: dict[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     if results.get("evaluations") != arguments.evaluations:
         results = {"evaluations": arguments.evaluations, "runs": {}}
-    known = methods()
     for seed in range(arguments.seeds):
         for name, problem in problems.items():
-            for method in arguments.methods or known:
+            for method in arguments.methods:
                 key = f"{name} | {method} | {seed}"
                 if key in results["runs"]:
                     continue

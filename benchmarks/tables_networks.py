@@ -28,12 +28,12 @@ def strided(first: int, second: int, third: int, down: int = 1) -> Network:
 
 
 def deep(first: int, second: int, third: int, fourth: int) -> Network:
-    """Strided 5×5, 3×3 twice, max-pooling, 3×3: nearly as good as `pooled` at half the cost."""
+    """Strided 5×5, 3×3 twice, max-pooling, 3×3: more layers on small maps."""
     return Network((((first, 5, 2), (second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),)), (2, 1))
 
 
 def pooled(first: int, second: int, third: int) -> Network:
-    """3×3 and max-pooling, twice, 3×3: large maps, the most accuracy for a number of weights."""
+    """3×3 and max-pooling, twice, 3×3: large maps, for sizes that count weights alone."""
     return Network((((first, 3, 1),), ((second, 3, 1),), ((third, 3, 1),)), (2, 2, 1))
 
 

@@ -158,7 +158,7 @@ def load() -> list[Network]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    for kind, count in (("random", 180), ("chain", 180), ("paper", 60)):
+    for kind, count in (("random", 150), ("chain", 150), ("paper", 34)):
         parser.add_argument(f"--{kind}", type=int, default=count)
     arguments = parser.parse_args()
     data = datasets.load("mnist")

@@ -154,7 +154,8 @@ class CNNDomain:
         self._memory_model = memory.get(working_memory)
         # Sizes before pruning and depth say more about the error than any single parameter.
         # What single thresholds leave of layers of different width says most about pruning.
-        self._features = self._FEATURES + (self._LEFT if model.pruning == "unstructured" else ())
+        self._sees_left = model.pruning == "unstructured"
+        self._features = self._FEATURES + (self._LEFT if self._sees_left else ())
         self.embedding = Embedding(model.space, extra_groups=self._features)
         self.column_groups = self.embedding.column_groups
         self._sizes: dict[tuple[tuple[str, Value], ...], dict[str, float]] = {}
@@ -199,7 +200,7 @@ class CNNDomain:
         if key not in self._sizes:
             graph = self.model.graph(configuration)
             numbers = _sizes(graph, self._memory_model)
-            if len(self._features) > len(self._FEATURES):
+            if self._sees_left:
                 numbers += _left(Survivors(graph, configuration))
             self._sizes[key] = dict(zip(self._features, numbers, strict=True))
         return self._sizes[key]

@@ -9,9 +9,9 @@
 
 Every command goes on where it was stopped, also on another machine: what it needs is committed
 under benchmarks/results/tables. Tables 2 and 3 come from one search. A command does in this order:
-the search (`--part search`), longer training of the members of the front that validation chooses
-(`final`), the test set, once (`test`), baselines (`baselines`). What is set to what, and why:
-`benchmarks/tables_settings.py`.
+the search (`--part search`), heats and longer training of the members of the front that validation
+chooses (`final`), the test set, once (`test`), baselines (`baselines`). What is set to what, and
+why: `benchmarks/tables_settings.py`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.tables_baselines import run_baselines
 from benchmarks.tables_effects import measure_effects
-from benchmarks.tables_front import finish_front, look_at_test
+from benchmarks.tables_front import finish_front, look_at_test, members_of
 from benchmarks.tables_page import write_page
 from benchmarks.tables_rows import write_firmware
 from benchmarks.tables_search import Places, search
@@ -32,6 +32,7 @@ from benchmarks.tables_settings import (
     ablation_settings,
     settings_of,
 )
+from benchmarks.tables_state import save_state
 from keras_sparse import datasets
 
 PARTS = ("search", "final", "test", "baselines")
@@ -85,6 +86,8 @@ def _test(settings: Settings, data: datasets.Dataset, places: Places, again: boo
     if again or not (places.state(settings) / "test.json").is_file():
         look_at_test(settings, data, places, again=again)
         write_firmware(settings, places)
+        trained = [record["trial"] for record in members_of(settings, places).values()]
+        save_state(places.folder(settings), places.state(settings), trained)
     return True
 
 

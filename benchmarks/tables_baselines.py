@@ -29,7 +29,8 @@ from benchmarks.tables_networks import Network, configuration_of, strided
 from benchmarks.tables_rows import baselines_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import SEED, Final, Settings, settings_of
-from benchmarks.tables_training import targets_of, train
+from benchmarks.tables_teacher import targets_of
+from benchmarks.tables_training import train
 from keras_sparse import datasets
 from keras_sparse.deploy import MicroModel
 from keras_sparse.files import write_json
@@ -159,8 +160,7 @@ def hand_made(
     model = hypermodel.network(configuration_of(network, hypermodel))
     final: Final = settings.final
     targets = targets_of(data, final, places.runs / "teachers", SEED)
-    epochs = final.sparse_epochs + final.epochs
-    train(model, data, targets, final, epochs=epochs, rate=settings.rate, seed=SEED)
+    train(model, data, targets, final, epochs=final.epochs, rate=final.rate, seed=SEED)
     path = places.results / "baselines" / f"{data.name}-by-hand-{name}"
     record = record_of(model, data, final, SEED, path)
     micro = MicroModel(path.with_name(f"{path.name}.tflite").read_bytes(), trusted=True)

@@ -10,7 +10,7 @@ from typing import Any
 from keras_sparse.tuner.project import read_json
 
 from benchmarks.record import commit, environment
-from benchmarks.tables_front import candidates_of, finished, options_of, records_with_weights
+from benchmarks.tables_front import finalists_of, finished, options_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import Final, Settings
 from benchmarks.tables_training import in_int8
@@ -18,7 +18,7 @@ from keras_sparse import datasets
 from keras_sparse.files import write_json
 
 MEMBERS = 2
-"""So many members, one by one the first candidates of the search."""
+"""So many members, the first ones of the search."""
 
 
 def variants_of(final: Final) -> dict[str, Final]:
@@ -28,7 +28,6 @@ def variants_of(final: Final) -> dict[str, Final]:
         "no distillation": final._replace(distillation=0.0),
         "no shifts": final._replace(shift=0),
         "shifts of one pixel more": final._replace(shift=final.shift + 1),
-        "no sparse training": final._replace(sparse_epochs=0),
         "a quarter of the epochs": final._replace(epochs=max(1, final.epochs // 4)),
         "twice the epochs": final._replace(epochs=2 * final.epochs),
     }
@@ -39,7 +38,7 @@ def measure_effects(
 ) -> bool:
     """Trains what has not been trained; returns whether it came to the end."""
     path = places.state(settings) / "effects.json"
-    candidates = candidates_of(settings, records_with_weights(settings, places))[:MEMBERS]
+    candidates = finalists_of(settings, places)[:MEMBERS]
     for candidate in candidates:
         for name, final in variants_of(settings.final).items():
             known: dict[str, Any] = dict(read_json(path) or {})

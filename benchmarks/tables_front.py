@@ -1,15 +1,16 @@
 """The end of a search: members of the front trained for longer, in int8, and the test set once.
 
-Members are chosen on validation data. Each is written when it is done, as `<name>.json` and
-`<name>.tflite` in benchmarks/results/tables/<search>/members, so that a run that was stopped goes
-on with the next one. `test.json` says what the test set said, and how often it was asked.
+Members are chosen on validation data (`tables_candidates.py`). Each is written when it is done, as
+`<name>.json` and `<name>.tflite` in benchmarks/results/tables/<search>/members, so that a run that
+was stopped goes on with the next one. `test.json` says what the test set said, and how often it was
+asked.
 """
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -17,103 +18,29 @@ from keras_sparse.tuner.answers import TrialRecord
 from keras_sparse.tuner.loading import load_network
 from keras_sparse.tuner.project import Project, read_json
 from keras_sparse.tuner.reading import records_of
-from keras_sparse.tuner.references import Published, published
 
 from benchmarks.record import commit, environment
-from benchmarks.tables_search import Places, RandomShift, is_searched, tuner_of
-from benchmarks.tables_settings import MEMORY, PRUNING, Final, Settings
-from benchmarks.tables_state import fronts_of
-from benchmarks.tables_training import in_int8, targets_of, train
-from keras_sparse import datasets
+from benchmarks.tables_candidates import Candidate, competitors, finalists
+from benchmarks.tables_search import Places, is_searched
+from benchmarks.tables_settings import MEMORY, Final, Settings
+from benchmarks.tables_teacher import targets_of
+from benchmarks.tables_training import in_int8, train
+from keras_sparse import datasets, measure
 from keras_sparse.deploy import MicroModel, to_c
 from keras_sparse.files import write_bytes, write_json
-
-_PER_ROW = 2
-"""Candidates for each published row, as they are."""
-
-_SLACKS = (4.0, 2.0, 1.3)
-"""The best of the trials up to so much larger than a row are trimmed to it while they train on; for
-single weights only. A larger one has more to choose from and more to lose, so that each row gets
-one of each slack, as far as `Final.members` reaches."""
-
-_SMALL = 50_000
-"""Published networks above this size are beaten by any; no member is chosen for them."""
-
-
-class Candidate(NamedTuple):
-    """A trial to finish.
-
-    Attributes:
-        trial: Id of the trial.
-        limit: Parameters to which it is trimmed; None for as many as its pruning leaves.
-    """
-
-    trial: str
-    limit: int | None = None
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        return self.trial if self.limit is None else f"{self.trial}-{self.limit}"
-
-
-def tables_of(settings: Settings) -> list[int]:
-    """The paper's tables that come from a search."""
-    return [table for table, pruning in PRUNING.items() if pruning == settings.pruning]
-
-
-def candidates_of(settings: Settings, records: Sequence[TrialRecord]) -> list[Candidate]:
-    """The most accurate on validation for each published row, then a spread over the front."""
-    front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
-    rows = [
-        row
-        for table in tables_of(settings)
-        for row in published(settings.data, MEMORY[table])
-        if row.method == "SpArSe" and row.model_size < _SMALL
-    ]
-    if settings.pruning == "unstructured":
-        chosen = [
-            Candidate(record.trial_id, int(row.model_size))
-            for slack in _SLACKS
-            for row in rows
-            for record in _for_row(front, row, slack, 1)
-        ]
-    else:
-        chosen = [
-            Candidate(record.trial_id)
-            for row in rows
-            for record in _for_row(front, row, 1.0, _PER_ROW)
-        ]
-    chosen = list(dict.fromkeys(chosen))[: settings.final.members]
-    left = settings.final.members - len(chosen)
-    places = np.linspace(0, len(front) - 1, min(left, len(front))).round().astype(int)
-    spread = [Candidate(front[i].trial_id) for i in places.tolist()]
-    return list(dict.fromkeys([*chosen, *spread]))
-
-
-def _for_row(
-    front: list[TrialRecord], row: Published, slack: float, count: int
-) -> list[TrialRecord]:
-    """The most accurate that fit into a row; if none does, those that come closest."""
-    fitting = [record for record in front if _excess(record.metrics, row, slack) == 0.0]
-    closest = sorted(front, key=lambda record: _excess(record.metrics, row))
-    return (fitting or closest)[:count]
-
-
-def _excess(metrics: dict[str, float], row: Published, slack: float = 1.0) -> float:
-    """By how much a network is larger than a row: the sum of log ratios; 0 if it is not."""
-    sizes = [(metrics["nonzeros"], slack * row.model_size)]
-    if row.working_memory is not None:
-        sizes.append((metrics[f"working_memory/{row.memory_model}"], row.working_memory))
-    return float(sum(max(0.0, np.log(size / most)) for size, most in sizes))
+from keras_sparse.scoring import accuracy
 
 
 def finish_front(
     settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
 ) -> bool:
-    """Finishes all candidates of a search; returns whether it came to the end."""
+    """Runs the heats, then trains the finalists; returns whether it came to the end."""
+    if (places.state(settings) / "test.json").is_file():
+        return True  # what is trained after that could be chosen by it
+    if not run_heats(settings, data, places, is_over):
+        return False
     members, final = places.state(settings) / "members", settings.final
-    for candidate in candidates_of(settings, records_with_weights(settings, places)):
+    for candidate in finalists_of(settings, places):
         if (members / f"{candidate.name}.json").is_file():
             continue
         if is_over():
@@ -124,49 +51,76 @@ def finish_front(
         record |= {"trial": candidate.trial, "trimmed to": candidate.limit}
         record |= {"seconds": round(time.monotonic() - start, 1)}
         record |= {"cpu_seconds": round(time.process_time() - cpu, 1)}
-        model.save(places.folder(settings) / "final" / f"{candidate.name}.keras")
+        float_model = places.folder(settings) / "final" / f"{candidate.name}.keras"
+        float_model.parent.mkdir(parents=True, exist_ok=True)
+        model.save(float_model)
         write_json(members / f"{candidate.name}.json", record)
         print(f"member {candidate.name}: {shown(record)}", flush=True)
     return True
 
 
-def records_with_weights(settings: Settings, places: Places) -> list[TrialRecord]:
-    """The trials whose weights are there: a restored search has those of the fronts only."""
-    project = Project(places.folder(settings))
-    return [
-        record
-        for record in records_of(project)
-        if (project.trial_folder(record.trial_id) / "posterior.npz").is_file()
-    ]
+def run_heats(
+    settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
+) -> bool:
+    """Short training of all candidates, to choose among them; returns whether it came to the end.
+
+    Results: benchmarks/results/tables/<search>/heats.json.
+    """
+    path, epochs = places.state(settings) / "heats.json", settings.final.heat_epochs
+    pairs = competitors(settings, trials_of(settings, places)) if epochs else []
+    short = settings._replace(final=settings.final._replace(epochs=epochs))
+    for candidate in dict.fromkeys(c for _, found in pairs for c in found):
+        known = heats_of(settings, places)
+        if candidate.name in known:
+            continue
+        if is_over():
+            return False
+        start, cpu = time.monotonic(), time.process_time()
+        model = finished(short, data, places, candidate)
+        heat = {
+            "val_accuracy": round(float(accuracy(model, data.x_val, data.y_val)), 5),
+            "sizes": heat_sizes(model),
+            "seconds": round(time.monotonic() - start, 1),
+            "cpu_seconds": round(time.process_time() - cpu, 1),
+            "commit": commit(),
+        }
+        write_json(path, {**known, candidate.name: heat})
+        shown = f"{heat['val_accuracy']:.2%}, {heat['sizes']['nonzeros']:,.0f} non-zeros"
+        print(f"heat {candidate.name}: {shown}", flush=True)
+    return True
+
+
+def heat_sizes(model: keras.Model) -> dict[str, float]:
+    """What a candidate takes, by the models of memory of the tables."""
+    sizes = {"nonzeros": float(measure(model).nonzeros)}
+    for name in filter(None, MEMORY.values()):
+        sizes[f"working_memory/{name}"] = float(measure(model, working_memory=name).working_memory)
+    return sizes
+
+
+def heats_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:
+    """The heats that have been run, by the name of the candidate."""
+    return dict(read_json(places.state(settings) / "heats.json") or {})
+
+
+def trials_of(settings: Settings, places: Places) -> list[TrialRecord]:
+    """The trials of a search."""
+    return records_of(Project(places.folder(settings)))
+
+
+def finalists_of(settings: Settings, places: Places) -> list[Candidate]:
+    """What gets the long training."""
+    return finalists(settings, trials_of(settings, places), heats_of(settings, places))
 
 
 def finished(
     settings: Settings, data: datasets.Dataset, places: Places, candidate: Candidate
 ) -> keras.Model:
-    """Longer training of a trial: first with its sparse layers, then of what they leave."""
+    """Longer training of what a trial's pruning has left."""
     final = settings.final
     targets = targets_of(data, final, places.runs / "teachers", settings.seed)
-    key = f"{candidate.trial}-{final.sparse_epochs}-shift{final.shift}"
-    path = places.folder(settings) / "final" / f"sparse-{key}.keras"
-    if path.is_file():  # several candidates may be of one trial
-        model = keras.models.load_model(path)
-    elif not final.sparse_epochs:
-        model = load_network(places.folder(settings), candidate.trial)
-    else:
-        tuner = tuner_of(settings, data, places)
-        model, _ = tuner.finetune(
-            candidate.trial,
-            data.x_train,
-            data.y_train,
-            validation_data=(data.x_val, data.y_val),
-            epochs=final.sparse_epochs,
-            learning_rate=final.sparse_rate,
-            augment=RandomShift(final.shift) if final.shift else None,
-        )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        model.save(path)
     return train(
-        model,
+        load_network(places.folder(settings), candidate.trial),
         data,
         targets,
         final,
@@ -203,7 +157,7 @@ def record_of(
 
 def options_of(final: Final) -> str:
     """What the paper did not do, in words for the table."""
-    words = [f"{final.sparse_epochs} + {final.epochs} epochs, cosine schedule"]
+    words = [f"{final.epochs} epochs, cosine schedule"]
     words += [f"shifts of {final.shift} px"] if final.shift else []
     words += ["mirroring"] if final.flip else []
     words += ["distillation from a teacher"] if final.distillation else []
@@ -265,7 +219,6 @@ def _unfinished(settings: Settings, places: Places) -> str:
     """What is missing before the test set may be asked; "" if nothing is."""
     if not is_searched(settings, places):
         return "a search with trials to run"
-    records = records_with_weights(settings, places)
-    names = {candidate.name for candidate in candidates_of(settings, records)}
+    names = {candidate.name for candidate in finalists_of(settings, places)}
     missing = sorted(names - set(members_of(settings, places)))
     return f"no {', '.join(missing)}" if missing else ""

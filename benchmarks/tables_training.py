@@ -1,7 +1,6 @@
-"""Long training of a chosen network: moved images, a teacher's answers, zeros held, int8."""
+"""Long training of a chosen network: moved images, zeros held, more of them, int8."""
 
 import math
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -15,16 +14,9 @@ from benchmarks.tables_settings import Final
 from keras_sparse import datasets, measure
 from keras_sparse.deploy import MicroModel, quantize, to_tflite
 from keras_sparse.deploy.converting import with_rounded_weights
-from keras_sparse.files import read_arrays, write_arrays
 from keras_sparse.footprint import memory_models
 
-L = keras.layers
 BATCH = 128
-
-
-def one_hot(y: np.ndarray, classes: int) -> np.ndarray:
-    """Labels as rows of probabilities."""
-    return np.eye(classes, dtype=np.float32)[y]
 
 
 def moved(x: np.ndarray, final: Final, rng: np.random.Generator) -> np.ndarray:
@@ -128,56 +120,6 @@ def _norm_scale(model: keras.Model, layer: Any, kernel: Any) -> np.ndarray:
         return np.ones(1, np.float32)
     gamma = 1.0 if norm.gamma is None else norm.gamma.numpy()
     return np.asarray(gamma / np.sqrt(norm.moving_variance.numpy() + norm.epsilon))
-
-
-def teacher_network(shape: tuple[int, int, int], classes: int) -> keras.Model:
-    """A network large enough to teach and small enough to train on one core in minutes."""
-    x = image = keras.Input(shape)
-    for number, filters in enumerate((24, 48, 64), start=1):
-        x = L.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = L.ReLU()(L.BatchNormalization(momentum=0.97)(x))
-        x = L.MaxPooling2D(2)(x) if number < 3 else L.GlobalAveragePooling2D()(x)
-    return keras.Model(image, L.Dense(classes)(L.Dropout(0.2, seed=0)(x)))
-
-
-def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) -> np.ndarray:
-    """What the networks of the front learn: labels, mixed with a teacher's answers.
-
-    The teacher trains once a data set, on the training images alone; its answers to them, not
-    moved, are kept in `folder`.
-
-    Args:
-        data: The data set.
-        final: Share of the teacher's answers, and how long it trains.
-        folder: Of teachers.
-        seed: Of the teacher.
-    """
-    labels = one_hot(data.y_train, data.num_classes)
-    if not final.distillation:
-        return labels
-    path = folder / f"{data.name}-seed{seed}.npz"
-    if path.is_file():
-        answers = read_arrays(path)["answers"]
-    else:
-        keras.utils.set_random_seed(seed)
-        teacher = teacher_network(data.input_shape, data.num_classes)
-        steps = -(-len(data.x_train) // BATCH)
-        train(
-            teacher,
-            data,
-            labels,
-            final,
-            epochs=max(10, final.teacher_steps // steps),
-            rate=3e-3,
-            seed=seed,
-        )
-        logits = teacher.predict(data.x_train, batch_size=500, verbose=0)
-        # Softened, so that it says which other classes are close. Rounded also the first time: a
-        # run that goes on later must learn from the same.
-        answers = tf.nn.softmax(logits / 2.0).numpy().astype(np.float16)
-        write_arrays(path, {"answers": answers})
-    share = final.distillation
-    return (1.0 - share) * labels + share * answers.astype(np.float32)
 
 
 class Measured(NamedTuple):

@@ -11,10 +11,17 @@ from keras_sparse.tuner.project import Project
 from keras_sparse.tuner.references import Published
 from keras_sparse.tuner.training import Training
 
-from benchmarks import tables_baselines, tables_effects, tables_lenet, tables_page
+from benchmarks import (
+    tables_baselines,
+    tables_candidates,
+    tables_effects,
+    tables_lenet,
+    tables_page,
+)
 from benchmarks.tables import Deadline, run_table
+from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
 from benchmarks.tables_figures import ablation_facts
-from benchmarks.tables_front import Candidate, candidates_of, look_at_test, members_of
+from benchmarks.tables_front import finish_front, heats_of, look_at_test, members_of
 from benchmarks.tables_rows import row_of
 from benchmarks.tables_search import Places, RandomShift, is_searched
 from benchmarks.tables_settings import (
@@ -27,7 +34,8 @@ from benchmarks.tables_settings import (
     settings_of,
 )
 from benchmarks.tables_state import MOST_BYTES, fronts_of, restore, save_state
-from benchmarks.tables_training import hold, targets_of, train, trim
+from benchmarks.tables_teacher import targets_of
+from benchmarks.tables_training import hold, train, trim
 from keras_sparse import datasets, measure
 from keras_sparse.files import write_json
 from tests.test_benchmarks import tiny_data
@@ -122,18 +130,50 @@ def test_the_hand_made_network_has_the_size_that_is_known_of_it():
 # Choosing.
 
 
-def test_members_are_the_most_accurate_on_validation_for_each_row():
-    settings = settings_of("mnist", 1)._replace(final=Final(members=10))
-    records = [record(0, 0.03, 500.0), record(1, 0.02, 700.0), record(2, 0.011, 1500.0)]
-    records += [record(3, 0.025, 790.0), record(4, 0.01, 9000.0)]
-    chosen = candidates_of(settings, records)
-    # The best up to 4, 2 and 1.3 times a row are trimmed to it, the rows by turns.
-    assert [c for c in chosen if c.limit == 476][:2] == [
-        Candidate("002", 476),
-        Candidate("001", 476),
+RECORDS = [
+    record(0, 0.03, 500.0),
+    record(1, 0.02, 700.0),
+    record(2, 0.011, 1500.0),
+    record(3, 0.025, 790.0),  # dominated by the second
+    record(4, 0.01, 9000.0),
+]
+
+
+def test_the_best_up_to_each_slack_compete_for_a_row():
+    found = {row.model_size: c for row, c in competitors(settings_of("mnist", 1), RECORDS)}
+    assert list(found) == [476, 510, 569, 804, 1000]
+    # Up to 4 times the row, up to twice, up to 1.3 times; trimmed only where it is larger.
+    assert found[476] == [Candidate("002", 476), Candidate("001", 476), Candidate("000", 476)]
+    assert found[804] == [Candidate("002", 804), Candidate("001"), Candidate("000")]
+
+
+def test_working_memory_has_no_slack():
+    row, found = competitors(settings_of("mnist", 2), [*RECORDS, record(5, 0.005, 900.0, 5000.0)])[
+        0
     ]
-    assert [c.limit for c in chosen[:5]] == [476, 510, 569, 804, 1000]
-    assert all(candidate.trial != "003" for candidate in chosen)
+    assert row.working_memory < 5000.0
+    assert Candidate("005") not in found
+    assert Candidate("002") in found
+
+
+def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
+    settings = settings_of("mnist", 1)._replace(final=Final(members=5))
+
+    def heat(accuracy, size):
+        return {"val_accuracy": accuracy, "sizes": {"nonzeros": size}}
+
+    heats = {"002-476": heat(0.99, 477.0), "001-476": heat(0.96, 476.0), "000-476": heat(0.95, 400)}
+    chosen = finalists(settings, RECORDS, heats)
+    assert chosen[0] == Candidate("001", 476)
+    assert chosen[1] == Candidate("002", 510)  # no heat of its row was run
+    assert len(chosen) == 5
+    assert {c.trial for c in chosen} <= needed_trials(settings, RECORDS)
+
+
+def test_places_that_are_left_go_to_a_spread_over_the_front():
+    settings = settings_of("mnist", 1)._replace(final=Final(members=8))
+    chosen = finalists(settings, RECORDS, {})
+    assert chosen[5:] == [Candidate("004"), Candidate("001"), Candidate("000")]
 
 
 def test_a_row_is_answered_by_validation_and_by_test():
@@ -264,6 +304,8 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     small = {"num-conv-blocks": (1, 1), "num-conv-layers": (1, 1), "num-filters": (2, 8)}
     small |= {"left-branch": [False], "right-branch": [False], "num-fc-layers": (0, 0)}
     settings = settings_of("digits", 2)._replace(trials=7, ranges=small)
+    row = Published("SpArSe", 0.5, 150.0, 5000.0, "inputs+weights")
+    monkeypatch.setattr(tables_candidates, "published", lambda data, memory: [row])
     data = datasets.load("digits")
     monkeypatch.setattr(tables_page, "DATA", {"digits": "Digits"})
     monkeypatch.setattr(tables_baselines, "boosted_trees", tables_baselines.nearest)  # slow
@@ -278,6 +320,14 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
 
     state = places.state(settings)
     members = members_of(settings, places)
+    heats = heats_of(settings, places)
+    assert heats and {record["trial"] for record in members.values()} <= {
+        path.stem for path in (state / "posteriors").iterdir()
+    }
+    # What is trained after the test set was used could be chosen by it.
+    changed = settings._replace(final=settings.final._replace(members=4))
+    assert finish_front(changed, data, places, lambda: False)
+    assert members_of(settings, places) == members
     test = json.loads((state / "test.json").read_text())
     assert members and set(test["accuracy"]) == set(members)
     assert test["looks"] == 1

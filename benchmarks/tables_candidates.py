@@ -1,0 +1,133 @@
+"""Which trials of a search are trained on, and to how few weights: chosen on validation data.
+
+For each published row several trials compete. A larger one, trimmed to the row while it trains on,
+has more to choose from and more to lose, so that each slack sends some. In a *heat* each of them
+trains for a few epochs; the winner of each row gets the long training. What is left of the places
+goes to a spread over the front.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from keras_sparse.tuner.answers import TrialRecord
+from keras_sparse.tuner.references import Published, published
+
+from benchmarks.tables_settings import MEMORY, PRUNING, Settings
+from benchmarks.tables_state import fronts_of
+
+_SLACKS = {"unstructured": (4.0, 2.0, 1.3), "structured": (2.0, 1.0)}
+"""A row's candidates are the best of the trials that have up to so many times its parameters."""
+
+_PER_SLACK = 2
+"""Candidates of a row for each slack."""
+
+_SMALL = 50_000
+"""Published networks above this size are beaten by any; no member is chosen for them."""
+
+
+class Candidate(NamedTuple):
+    """A trial to finish.
+
+    Attributes:
+        trial: Id of the trial.
+        limit: Parameters to which it is trimmed; None for as many as its pruning leaves.
+    """
+
+    trial: str
+    limit: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its files."""
+        return self.trial if self.limit is None else f"{self.trial}-{self.limit}"
+
+
+def tables_of(settings: Settings) -> list[int]:
+    """The paper's tables that come from a search."""
+    return [table for table, pruning in PRUNING.items() if pruning == settings.pruning]
+
+
+def rows_of(settings: Settings) -> list[Published]:
+    """The paper's rows that a search is for."""
+    return [
+        row
+        for table in tables_of(settings)
+        for row in published(settings.data, MEMORY[table])
+        if row.method == "SpArSe" and row.model_size < _SMALL
+    ]
+
+
+def competitors(
+    settings: Settings, records: Sequence[TrialRecord]
+) -> list[tuple[Published, list[Candidate]]]:
+    """For each row its candidates, the most accurate first within each slack."""
+    front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
+    slacks = _SLACKS.get(settings.pruning or "", (1.0,))
+    pairs = []
+    for row in rows_of(settings):
+        found = [
+            Candidate(record.trial_id, _limit(record, row))
+            for slack in slacks
+            for record in _for_row(front, row, slack)
+        ]
+        pairs.append((row, list(dict.fromkeys(found))))
+    return pairs
+
+
+def _limit(record: TrialRecord, row: Published) -> int | None:
+    """The row's size, where the trial is larger."""
+    most = int(row.model_size)
+    return most if record.metrics["nonzeros"] > most else None
+
+
+def _for_row(front: list[TrialRecord], row: Published, slack: float) -> list[TrialRecord]:
+    """The most accurate that fit into a row with some slack; if none does, the closest one."""
+    fitting = [r for r in front if excess(r.metrics, row, slack) == 0.0][:_PER_SLACK]
+    return fitting or sorted(front, key=lambda r: excess(r.metrics, row))[:1]
+
+
+def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> float:
+    """By how much a network is larger than a row: the sum of log ratios; 0 if it is not."""
+    pairs = [(sizes["nonzeros"], slack * row.model_size)]
+    if row.working_memory is not None:
+        pairs.append((sizes[f"working_memory/{row.memory_model}"], row.working_memory))
+    return float(sum(max(0.0, np.log(size / most)) for size, most in pairs))
+
+
+def finalists(
+    settings: Settings, records: Sequence[TrialRecord], heats: Mapping[str, dict[str, Any]]
+) -> list[Candidate]:
+    """The winner of each row's heat, then a spread over the front.
+
+    Args:
+        settings: Of the search.
+        records: Its trials.
+        heats: For the names of candidates "val_accuracy" and "sizes" after their heat; a row none
+            of whose candidates ran is won by the first of them.
+    """
+    chosen = [_winner(row, found, heats) for row, found in competitors(settings, records) if found]
+    chosen = list(dict.fromkeys(chosen))[: settings.final.members]
+    front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
+    left = min(settings.final.members - len(chosen), len(front))
+    places = np.linspace(0, len(front) - 1, left).round().astype(int)
+    spread = [Candidate(front[i].trial_id) for i in places.tolist()]
+    return list(dict.fromkeys([*chosen, *spread]))
+
+
+def _winner(
+    row: Published, found: list[Candidate], heats: Mapping[str, dict[str, Any]]
+) -> Candidate:
+    ran = [candidate for candidate in found if candidate.name in heats]
+
+    def rank(candidate: Candidate) -> tuple[float, float]:
+        heat = heats[candidate.name]
+        return -excess(heat["sizes"], row), heat["val_accuracy"]
+
+    return max(ran, key=rank) if ran else found[0]
+
+
+def needed_trials(settings: Settings, records: Sequence[TrialRecord]) -> set[str]:
+    """The trials whose weights the end of a search needs."""
+    competing = {c.trial for _, found in competitors(settings, records) for c in found}
+    return competing | {c.trial for c in finalists(settings, records, {})}

@@ -1,0 +1,72 @@
+"""A larger network whose answers the networks of a front learn beside the labels."""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.tables_settings import Final
+from benchmarks.tables_training import BATCH, train
+from keras_sparse import datasets
+from keras_sparse.files import read_arrays, write_arrays
+
+L = keras.layers
+_SHIFT = 2
+"""Pixels by which the teacher's training images move at most."""
+
+
+def one_hot(y: np.ndarray, classes: int) -> np.ndarray:
+    """Labels as rows of probabilities."""
+    return np.eye(classes, dtype=np.float32)[y]
+
+
+def teacher_network(shape: tuple[int, int, int], classes: int) -> keras.Model:
+    """A network large enough to teach and small enough to train on one core in minutes."""
+    x = image = keras.Input(shape)
+    for number, filters in enumerate((24, 48, 64), start=1):
+        x = L.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+        x = L.ReLU()(L.BatchNormalization(momentum=0.97)(x))
+        x = L.MaxPooling2D(2)(x) if number < 3 else L.GlobalAveragePooling2D()(x)
+    return keras.Model(image, L.Dense(classes)(L.Dropout(0.2, seed=0)(x)))
+
+
+def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) -> np.ndarray:
+    """What the networks of the front learn: labels, mixed with a teacher's answers.
+
+    The teacher trains once a data set, on the training images alone, with the same movement of
+    images whatever the networks of the front get; its answers to images that are not moved are kept
+    in `folder`.
+
+    Args:
+        data: The data set.
+        final: Share of the teacher's answers, and how long it trains.
+        folder: Of teachers.
+        seed: Of the teacher.
+    """
+    labels = one_hot(data.y_train, data.num_classes)
+    if not final.distillation:
+        return labels
+    path = folder / f"{data.name}-seed{seed}.npz"
+    if path.is_file():
+        answers = read_arrays(path)["answers"]
+    else:
+        keras.utils.set_random_seed(seed)
+        teacher = teacher_network(data.input_shape, data.num_classes)
+        steps = -(-len(data.x_train) // BATCH)
+        train(
+            teacher,
+            data,
+            labels,
+            final._replace(shift=_SHIFT),
+            epochs=max(10, final.teacher_steps // steps),
+            rate=3e-3,
+            seed=seed,
+        )
+        logits = teacher.predict(data.x_train, batch_size=500, verbose=0)
+        # Softened, so that it says which other classes are close. Rounded also the first time: a
+        # run that goes on later must learn from the same.
+        answers = tf.nn.softmax(logits / 2.0).numpy().astype(np.float16)
+        write_arrays(path, {"answers": answers})
+    share = final.distillation
+    return (1.0 - share) * labels + share * answers.astype(np.float32)

@@ -160,6 +160,7 @@ def options_of(final: Final) -> str:
     words = [f"{final.epochs} epochs, cosine schedule"]
     words += [f"shifts of {final.shift} px"] if final.shift else []
     words += ["mirroring"] if final.flip else []
+    words += ["turned and stretched images"] if final.affine else []
     words += ["distillation from a teacher"] if final.distillation else []
     return ", ".join(words)
 

@@ -60,6 +60,7 @@ class Final(NamedTuple):
         rate: Adam's learning rate at the start.
         shift: Training images move by up to so many pixels both ways; 0 for none.
         flip: Whether they are mirrored.
+        affine: Whether they turn, stretch and shear, see `benchmarks.augmentation`.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
         teacher_steps: Training steps of the teacher, at least 10 epochs.
         members: At most so many networks.
@@ -71,6 +72,7 @@ class Final(NamedTuple):
     rate: float = 5e-3
     shift: int = 1
     flip: bool = False
+    affine: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
     members: int = 8

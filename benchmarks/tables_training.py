@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from keras_sparse.tuner.deployment import input_range
 
+from benchmarks.augmentation import Augmentation, augmented
 from benchmarks.lenet import shifted
 from benchmarks.magnitude import Mask
 from benchmarks.tables_settings import Final
@@ -20,7 +21,9 @@ BATCH = 128
 
 
 def moved(x: np.ndarray, final: Final, rng: np.random.Generator) -> np.ndarray:
-    """Images of an epoch: each one shifted and perhaps mirrored on its own."""
+    """Images of an epoch: each one shifted, perhaps mirrored, turned and stretched on its own."""
+    if final.affine:
+        return augmented(x, Augmentation(final.shift, affine=True, flip=final.flip), rng)
     if final.flip:
         x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x[:, :, ::-1], x)
     return shifted(x, final.shift, rng)

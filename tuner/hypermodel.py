@@ -18,6 +18,10 @@ from .keras_builder import build_network
 from .parameters import Configuration, Space, Value
 from .space import PRUNING, SPACES, cnn_space
 
+_STEPS = 16
+"""Training steps of one call into TensorFlow: the result is the same, and the calls take time, too.
+Callbacks hear of batches once in so many."""
+
 
 class SparseCNN(keras_tuner.HyperModel):
     """Convolutional networks for images, with what the search may vary.
@@ -143,6 +147,7 @@ class SparseCNN(keras_tuner.HyperModel):
             keras.optimizers.Adam(self.learning_rate),
             keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
+            steps_per_execution=_STEPS,
         )
         # Variables that the first training step would make would have it traced a second time.
         model.optimizer.build(model.trainable_variables)

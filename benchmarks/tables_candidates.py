@@ -16,8 +16,11 @@ from keras_sparse.tuner.references import Published, published
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings
 from benchmarks.tables_state import fronts_of
 
-_SLACKS = {"unstructured": (4.0, 2.0, 1.3), "structured": (2.0, 1.0)}
+_SLACKS = (4.0, 2.0, 1.2)
 """A row's candidates are the best of the trials that have up to so many times its parameters."""
+
+_MEMORY_SLACK = 1.3
+"""The same of working memory where it counts weights, most of which trimming takes away."""
 
 _PER_SLACK = 2
 """Candidates of a row for each slack."""
@@ -63,12 +66,11 @@ def competitors(
 ) -> list[tuple[Published, list[Candidate]]]:
     """For each row its candidates, the most accurate first within each slack."""
     front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
-    slacks = _SLACKS.get(settings.pruning or "", (1.0,))
     pairs = []
     for row in rows_of(settings):
         found = [
             Candidate(record.trial_id, _limit(record, row))
-            for slack in slacks
+            for slack in _SLACKS
             for record in _for_row(front, row, slack)
         ]
         pairs.append((row, list(dict.fromkeys(found))))
@@ -91,7 +93,8 @@ def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> fl
     """By how much a network is larger than a row: the sum of log ratios; 0 if it is not."""
     pairs = [(sizes["nonzeros"], slack * row.model_size)]
     if row.working_memory is not None:
-        pairs.append((sizes[f"working_memory/{row.memory_model}"], row.working_memory))
+        more = min(slack, _MEMORY_SLACK) if row.memory_model == MEMORY[2] else 1.0
+        pairs.append((sizes[f"working_memory/{row.memory_model}"], more * row.working_memory))
     return float(sum(max(0.0, np.log(size / most)) for size, most in pairs))
 
 

@@ -29,11 +29,6 @@ def strided(first: int, second: int, third: int, down: int = 1) -> Network:
     return Network((((first, 3, 2), (second, 3, 1)), ((third, 3, 1),)), (2, 1), down)
 
 
-def deep(first: int, second: int, third: int, fourth: int) -> Network:
-    """Strided 5×5, 3×3 twice, max-pooling, 3×3: more layers on small maps."""
-    return Network((((first, 5, 2), (second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),)), (2, 1))
-
-
 def pooled(first: int, second: int, third: int) -> Network:
     """3×3 and max-pooling, twice, 3×3: large maps, for sizes that count weights alone."""
     return Network((((first, 3, 1),), ((second, 3, 1),), ((third, 3, 1),)), (2, 2, 1))
@@ -47,6 +42,12 @@ def averaged(first: int, second: int, third: int, fourth: int, kernel: int = 5) 
     """
     layers = (((first, kernel, 1),), ((second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),))
     return Network(layers, (2, 2, 1), averaged=True)
+
+
+def paired(first: int, second: int, third: int, fourth: int, stride: int = 1) -> Network:
+    """Two 3×3, pooling or a stride before, two 3×3, maps averaged: for images of 20×20."""
+    layers = (((first, 3, stride), (second, 3, 1)), ((third, 3, 1), (fourth, 3, 1)))
+    return Network(layers, (2 if stride == 1 else 1, 1), averaged=True)
 
 
 def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:

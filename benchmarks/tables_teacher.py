@@ -10,6 +10,7 @@ from benchmarks.tables_settings import Final
 from benchmarks.tables_training import BATCH, train
 from keras_sparse import datasets
 from keras_sparse.files import read_arrays, write_arrays
+from keras_sparse.scoring import accuracy
 
 L = keras.layers
 _SHIFT = 2
@@ -67,6 +68,8 @@ def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) ->
         # Softened, so that it says which other classes are close. Rounded also the first time: a
         # run that goes on later must learn from the same.
         answers = tf.nn.softmax(logits / 2.0).numpy().astype(np.float16)
-        write_arrays(path, {"answers": answers})
+        right = accuracy(teacher, data.x_val, data.y_val)
+        write_arrays(path, {"answers": answers, "val_accuracy": np.array(right)})
+        print(f"teacher: {right:.2%} on validation", flush=True)
     share = final.distillation
     return (1.0 - share) * labels + share * answers.astype(np.float32)

@@ -6,30 +6,23 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from benchmarks.distillation import teacher_network
 from benchmarks.tables_settings import Final
 from benchmarks.tables_training import BATCH, train
 from keras_sparse import datasets
 from keras_sparse.files import read_arrays, write_arrays
 from keras_sparse.scoring import accuracy
 
-L = keras.layers
-_SHIFT = 2
-"""Pixels by which the teacher's training images move at most."""
+_FILTERS = (16, 32, 48, 64, 64)
+"""Of the teacher: large enough to teach, small enough to train on one core in minutes."""
+
+_SHIFT = 1
+"""Pixels by which its training images move at most."""
 
 
 def one_hot(y: np.ndarray, classes: int) -> np.ndarray:
     """Labels as rows of probabilities."""
     return np.eye(classes, dtype=np.float32)[y]
-
-
-def teacher_network(shape: tuple[int, int, int], classes: int) -> keras.Model:
-    """A network large enough to teach and small enough to train on one core in minutes."""
-    x = image = keras.Input(shape)
-    for number, filters in enumerate((24, 48, 64), start=1):
-        x = L.Conv2D(filters, 3, padding="same", use_bias=False)(x)
-        x = L.ReLU()(L.BatchNormalization(momentum=0.97)(x))
-        x = L.MaxPooling2D(2)(x) if number < 3 else L.GlobalAveragePooling2D()(x)
-    return keras.Model(image, L.Dense(classes)(L.Dropout(0.2, seed=0)(x)))
 
 
 def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) -> np.ndarray:
@@ -53,7 +46,7 @@ def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) ->
         answers = read_arrays(path)["answers"]
     else:
         keras.utils.set_random_seed(seed)
-        teacher = teacher_network(data.input_shape, data.num_classes)
+        teacher = teacher_network(_FILTERS, data.input_shape, data.num_classes)
         steps = -(-len(data.x_train) // BATCH)
         train(
             teacher,

@@ -75,7 +75,7 @@ class Final(NamedTuple):
     affine: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
-    members: int = 7
+    members: int = 6
 
 
 class Settings(NamedTuple):

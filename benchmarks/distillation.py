@@ -25,7 +25,7 @@ def teacher_network(
     """Five 3×3 convolutions with batch-norm, ReLU and dropout: too large for any board here."""
     x = image = keras.Input(input_shape)
     for number, count in enumerate(filters):
-        valid = number >= 3
+        valid = number >= 3 and min(x.shape[1:3]) >= 3
         x = L.Conv2D(
             count,
             3,

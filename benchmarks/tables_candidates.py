@@ -1,9 +1,11 @@
 """Which trials of a search are trained on, and to how few weights: chosen on validation data.
 
-For each published row several trials compete. A larger one, trimmed to the row while it trains on,
-has more to choose from and more to lose, so that each slack sends some. In a *heat* each of them
-trains for a few epochs; the winner of each row gets the long training. What is left of the places
-goes to a spread over the front.
+For each published row several trials compete. Single weights: all of a trial's weights train on and
+are trimmed to the row's size. Short trials favour small networks, which learn faster, so that those
+around and those far above the row's size compete. Feature maps: what pruning left trains on,
+trimmed only where it is larger than the row. In a *heat* each candidate trains for a few epochs; the
+winner of each row gets the long training. What is left of the places goes to a spread over the
+front.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,14 +18,14 @@ from keras_sparse.tuner.references import Published, published
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings
 from benchmarks.tables_state import fronts_of
 
-_SLACKS = (4.0, 2.0, 1.2)
-"""A row's candidates are the best of the trials that have up to so many times its parameters."""
+_BANDS = ((2.0, 4.0), (1.2, 2.0), (0.0, 1.2))
+"""A row's candidates have more than the first and up to the second times its parameters."""
 
 _MEMORY_SLACK = 1.3
 """The same of working memory where it counts weights, most of which trimming takes away."""
 
-_PER_SLACK = 2
-"""Candidates of a row for each slack."""
+_PER_BAND = 2
+"""Candidates of a row from each band, the most accurate."""
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -64,29 +66,32 @@ def rows_of(settings: Settings) -> list[Published]:
 def competitors(
     settings: Settings, records: Sequence[TrialRecord]
 ) -> list[tuple[Published, list[Candidate]]]:
-    """For each row its candidates, the most accurate first within each slack."""
-    front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
+    """For each row its candidates, the most accurate first within each band."""
+    known = [r for r in records if "val_error" in r.metrics and "nonzeros" in r.metrics]
+    known.sort(key=lambda r: r.metrics["val_error"])
+    size = "parameters" if settings.pruning == "unstructured" else "nonzeros"
     pairs = []
     for row in rows_of(settings):
+        fitting = [record for band in _BANDS for record in _in_band(known, row, *band)]
+        fitting = fitting or sorted(known, key=lambda r: excess(r.metrics, row))[:1]
         found = [
-            Candidate(record.trial_id, _limit(record, row))
-            for slack in _SLACKS
-            for record in _for_row(front, row, slack)
+            Candidate(r.trial_id, int(row.model_size) if r.metrics[size] > row.model_size else None)
+            for r in fitting
         ]
         pairs.append((row, list(dict.fromkeys(found))))
     return pairs
 
 
-def _limit(record: TrialRecord, row: Published) -> int | None:
-    """The row's size, where the trial is larger."""
-    most = int(row.model_size)
-    return most if record.metrics["nonzeros"] > most else None
-
-
-def _for_row(front: list[TrialRecord], row: Published, slack: float) -> list[TrialRecord]:
-    """The most accurate that fit into a row with some slack; if none does, the closest one."""
-    fitting = [r for r in front if excess(r.metrics, row, slack) == 0.0][:_PER_SLACK]
-    return fitting or sorted(front, key=lambda r: excess(r.metrics, row))[:1]
+def _in_band(
+    records: list[TrialRecord], row: Published, low: float, high: float
+) -> list[TrialRecord]:
+    inside = [
+        record
+        for record in records
+        if record.metrics["nonzeros"] > low * row.model_size
+        and excess(record.metrics, row, high) == 0.0
+    ]
+    return inside[:_PER_BAND]
 
 
 def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> float:

@@ -116,11 +116,13 @@ def finalists_of(settings: Settings, places: Places) -> list[Candidate]:
 def finished(
     settings: Settings, data: datasets.Dataset, places: Places, candidate: Candidate
 ) -> keras.Model:
-    """Longer training of what a trial's pruning has left."""
+    """Longer training of a trial's network."""
     final = settings.final
+    # Single weights are chosen anew; of feature maps those stay that the trial has left.
+    is_whole = settings.pruning == "unstructured" and candidate.limit is not None
     targets = targets_of(data, final, places.runs / "teachers", settings.seed)
     return train(
-        load_network(places.folder(settings), candidate.trial),
+        load_network(places.folder(settings), candidate.trial, pruned=not is_whole),
         data,
         targets,
         final,

@@ -46,6 +46,7 @@ WM = "working_memory/inputs+weights"
 
 def record(number, error, size, memory=100.0):
     metrics = {"val_error": error, "model_size": size, "nonzeros": size, WM: memory}
+    metrics["parameters"] = 2 * size
     metrics["working_memory/inputs+outputs"] = memory
     return TrialRecord(f"{number:03d}", number, "completed", 1, None, {}, metrics, "", 1, 1.0)
 
@@ -139,12 +140,19 @@ RECORDS = [
 ]
 
 
-def test_the_best_up_to_each_slack_compete_for_a_row():
+def test_the_best_of_each_band_compete_for_a_row():
     found = {row.model_size: c for row, c in competitors(settings_of("mnist", 1), RECORDS)}
     assert list(found) == [476, 510, 569, 804, 1000]
-    # Up to 4 times the row, up to twice, up to 1.3 times; trimmed only where it is larger.
-    assert found[476] == [Candidate("002", 476), Candidate("001", 476), Candidate("000", 476)]
-    assert found[804] == [Candidate("002", 804), Candidate("001"), Candidate("000")]
+    # Up to 4 times the row, up to twice, up to 1.2 times; trimmed where there is more to trim.
+    assert [c.name for c in found[476]] == ["002-476", "001-476", "003-476", "000-476"]
+    assert [c.name for c in found[1000]] == ["002-1000", "001-1000", "003-1000"]
+    assert Candidate("000") not in found[1000]  # the least accurate of three
+
+
+def test_feature_maps_are_trimmed_only_where_there_are_too_many():
+    row, found = competitors(settings_of("mnist", 2), RECORDS)[1]
+    assert round(row.model_size) == 1475
+    assert [c.name for c in found] == ["002-1474", "001"]
 
 
 def test_only_memory_that_counts_weights_has_slack():
@@ -168,7 +176,11 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
     assert chosen[0] == Candidate("001", 476)
     assert chosen[1] == Candidate("002", 510)  # no heat of its row was run
     assert len(chosen) == 5
-    assert {c.trial for c in chosen} <= needed_trials(settings, RECORDS)
+    assert (
+        {c.trial for c in chosen}
+        <= needed_trials(settings, RECORDS)
+        <= {"000", "001", "002", "003", "004"}
+    )
 
 
 def test_places_that_are_left_go_to_a_spread_over_the_front():

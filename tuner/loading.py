@@ -1,10 +1,12 @@
 """The trained network of a trial from the folder of a search, without the search itself."""
 
+import math
 from pathlib import Path
 
 import keras
 
 from keras_sparse import strip
+from keras_sparse.counting import sparse_layers
 
 from .graph_builder import GraphBuilder
 from .inherit import inherit
@@ -39,12 +41,13 @@ def chosen_trial(search: Search, trial: str) -> str:
     )
 
 
-def load_network(folder: str | Path, trial_id: str) -> keras.Model:
+def load_network(folder: str | Path, trial_id: str, *, pruned: bool = True) -> keras.Model:
     """The stripped network of a trial of a `SparseCNN`.
 
     Args:
         folder: Of the search.
         trial_id: Which one.
+        pruned: False for all of its weights, also those above its thresholds.
     """
     project = Project(folder)
     about = (read_json(project.folder / "project.json") or {}).get("hypermodel")
@@ -67,4 +70,7 @@ def load_network(folder: str | Path, trial_id: str) -> keras.Model:
             f"{', '.join([*inherited.part, *inherited.fresh])} of trial {trial_id} have changed. "
             f"Received: {str(folder)!r}"
         )
+    if not pruned:
+        for layer in sparse_layers(model):
+            layer.threshold = math.inf
     return strip(model)

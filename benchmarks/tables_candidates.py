@@ -3,8 +3,8 @@
 For each published row several trials compete. Single weights: all of a trial's weights train on and
 are trimmed to the row's size. Short trials favour small networks, which learn faster, so that those
 around and those far above the row's size compete. Feature maps: what pruning left trains on,
-trimmed only where it is larger than the row. In a *heat* each candidate trains for a few epochs; the
-winner of each row gets the long training. What is left of the places goes to a spread over the
+trimmed only where it is larger than the row. In a *heat* each candidate trains for a few epochs;
+the winner of each row gets the long training. What is left of the places goes to a spread over the
 front.
 """
 
@@ -19,13 +19,12 @@ from benchmarks.tables_settings import MEMORY, PRUNING, Settings
 from benchmarks.tables_state import fronts_of
 
 _BANDS = ((2.0, 4.0), (1.2, 2.0), (0.0, 1.2))
-"""A row's candidates have more than the first and up to the second times its parameters."""
+"""A row's candidates: the most accurate trials with more than the first and up to the second times
+its parameters."""
 
 _MEMORY_SLACK = 1.3
 """The same of working memory where it counts weights, most of which trimming takes away."""
 
-_PER_BAND = 2
-"""Candidates of a row from each band, the most accurate."""
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -66,7 +65,7 @@ def rows_of(settings: Settings) -> list[Published]:
 def competitors(
     settings: Settings, records: Sequence[TrialRecord]
 ) -> list[tuple[Published, list[Candidate]]]:
-    """For each row its candidates, the most accurate first within each band."""
+    """For each row its candidates, one of each band."""
     known = [r for r in records if "val_error" in r.metrics and "nonzeros" in r.metrics]
     known.sort(key=lambda r: r.metrics["val_error"])
     size = "parameters" if settings.pruning == "unstructured" else "nonzeros"
@@ -91,7 +90,7 @@ def _in_band(
         if record.metrics["nonzeros"] > low * row.model_size
         and excess(record.metrics, row, high) == 0.0
     ]
-    return inside[:_PER_BAND]
+    return inside[:1]
 
 
 def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> float:

@@ -75,7 +75,7 @@ class Final(NamedTuple):
     affine: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
-    members: int = 6
+    members: int = 5
 
 
 class Settings(NamedTuple):
@@ -258,7 +258,7 @@ _UNSTRUCTURED_SETS = {
         epochs=8,
         networks=(averaged(8, 16, 16, 24), averaged(6, 12, 16, 24, kernel=3), pooled(6, 12, 24)),
         most_seconds=50.0,
-        final=Final(flip=True),
+        final=Final(flip=True, members=4),
     ),
     "chars4k": _STRUCTURED_SETS["chars4k"]._replace(
         budget=Budget(flash=1700, accuracy=0.50),

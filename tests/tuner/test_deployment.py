@@ -9,7 +9,7 @@ from keras_sparse.tuner.posterior import posterior_of
 from keras_sparse.tuner.project import Outcome, Project, TrialProposal
 from keras_sparse.tuner.reading import read_search
 
-from keras_sparse import datasets, strip
+from keras_sparse import datasets, sparsity, strip
 from keras_sparse.files import write_json
 
 CNN = SparseCNN(
@@ -45,6 +45,27 @@ def test_a_network_is_loaded_as_it_was(folder):
     loaded = load_network(folder, "00")
     np.testing.assert_allclose(loaded.predict(x, verbose=0), expected, atol=1e-6)
     assert all(type(layer).__module__.startswith("keras.") for layer in loaded.layers)
+
+
+def test_a_network_is_loaded_with_the_weights_that_were_pruned(tmp_path):
+    cnn = SparseCNN((8, 8, 1), 10, "unstructured", ranges={"num-conv-blocks": (1, 1)})
+    configuration = cnn.sample(np.random.default_rng(3))
+    configuration |= {k: -5.0 for k in configuration if k.startswith("pruning-thresholds")}
+    project = Project(tmp_path)
+    hypermodel = {"input_shape": [8, 8, 1], "num_classes": 10, "pruning": "unstructured"}
+    write_json(tmp_path / "project.json", {"hypermodel": hypermodel})
+    project.write_proposal("00", TrialProposal(configuration, None, 1, {}))
+    model = cnn.network(configuration, seed=5)
+    project.write_posterior("00", posterior_of(model))
+    total = sparsity(model).total
+    pruned, whole = (load_network(tmp_path, "00", pruned=pruned) for pruned in (True, False))
+    zeros = [sum(np.sum(w.numpy() == 0) for w in weights_of(m)) for m in (pruned, whole)]
+    assert zeros == [total.weights - total.nonzeros, 0]
+    assert zeros[0] > 0
+
+
+def weights_of(model):
+    return [w for w in model.trainable_variables if len(w.shape) > 1]
 
 
 def test_trials_are_chosen_by_their_number_or_as_the_best(folder):

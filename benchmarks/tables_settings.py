@@ -250,8 +250,9 @@ _UNSTRUCTURED_SETS = {
             averaged(8, 12, 16, 24, kernel=3),
             pooled(6, 12, 24),
         ),
-        # No shifts: networks of so few weights do not fit the training images closely anyway.
-        final=Final(shift=0),
+        # Moved images: 99.36 instead of 99.20 % on validation at 1 000 weights after 60 epochs; in
+        # trainings of 16 epochs they cost accuracy.
+        final=Final(),
     ),
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
         budget=Budget(flash=3200, accuracy=0.70),

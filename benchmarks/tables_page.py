@@ -14,7 +14,7 @@ from benchmarks.tables_figures import (
     random_facts,
     write_figures,
 )
-from benchmarks.tables_front import members_of
+from benchmarks.tables_front import heats_of, members_of
 from benchmarks.tables_rows import Answer, Row, baselines_of, outcome_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import MEMORY, Settings, settings_of
@@ -76,8 +76,9 @@ def _data_part(table: int, data: str, places: Places) -> str:
     ended = [record for record in search.records if record.status != "running"]
     clock = read_json(places.state(settings) / "clock.json") or {}
     members = members_of(settings, places)
-    cpu = (float(clock.get("cpu", 0.0)) + _cpu(members.values())) / 3600
-    wall = (float(clock.get("wall", 0.0)) + _cpu(members.values(), "seconds")) / 3600
+    trained = [*members.values(), *heats_of(settings, places).values()]
+    cpu = (float(clock.get("cpu", 0.0)) + _cpu(trained)) / 3600
+    wall = (float(clock.get("wall", 0.0)) + _cpu(trained, "seconds")) / 3600
     lines = [
         f"### {DATA[data]}\n",
         f"Search `{settings.name}`: {len(ended)} of {settings.trials} trials, {len(members)} "

@@ -35,11 +35,7 @@ def pooled(first: int, second: int, third: int) -> Network:
 
 
 def averaged(first: int, second: int, third: int, fourth: int, kernel: int = 5) -> Network:
-    """Pooling twice on the way to maps that are averaged: hardly any weight is not shared.
-
-    Trimmed to 1 000 weights in 12 epochs on MNIST, the same without the average has 0.4 points less
-    on validation images, and `pooled` 0.5.
-    """
+    """Pooling twice on the way to maps that are averaged: hardly any weight is not shared."""
     layers = (((first, kernel, 1),), ((second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),))
     return Network(layers, (2, 2, 1), averaged=True)
 

@@ -9,8 +9,9 @@ A search on one processor core reaches the paper's rows only if a trial costs ab
   training with a low threshold leaves 1 600 weights, accuracy rises from 96.0 to 98.4 % by it.
 - *The learning rate falls to 0 as a cosine in every trial.* With a constant one the last epoch's
   accuracy jumps by more than the networks of the front differ.
-- *Known good networks first.* `NETWORKS` starts the search where a strided first convolution and
-  two small ones already are close to the paper's rows; morphs of them inherit their weights.
+- *Known good networks first.* `Settings.networks` starts the search close to the paper's rows: a
+  strided first convolution and two small ones where working memory counts, large maps that are
+  averaged in the end where only weights do. Morphs of them inherit their weights.
 - *Narrow ranges.* The paper's ranges reach 100 filters and 800 000 FC weights; its winners have a
   thousand parameters. Large networks cost the most and win nothing here.
 - *A budget at the largest published row*, which the search prefers.
@@ -250,9 +251,7 @@ _UNSTRUCTURED_SETS = {
             averaged(8, 12, 16, 24, kernel=3),
             pooled(6, 12, 24),
         ),
-        # Moved images: 99.36 instead of 99.20 % on validation at 1 000 weights after 60 epochs; in
-        # trainings of 16 epochs they cost accuracy.
-        final=Final(),
+        final=Final(),  # also of the moved images: in so many epochs they help (`--effects`)
     ),
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
         budget=Budget(flash=3200, accuracy=0.70),

@@ -9,6 +9,7 @@ front.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,6 @@ its parameters."""
 
 _MEMORY_SLACK = 1.3
 """The same of working memory where it counts weights, most of which trimming takes away."""
-
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -105,7 +105,7 @@ def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> fl
 def finalists(
     settings: Settings, records: Sequence[TrialRecord], heats: Mapping[str, dict[str, Any]]
 ) -> list[Candidate]:
-    """The winner of each row's heat, then a spread over the front.
+    """The winner of each row's heat, or all candidates without heats; then a spread over the front.
 
     Args:
         settings: Of the search.
@@ -113,7 +113,12 @@ def finalists(
         heats: For the names of candidates "val_accuracy" and "sizes" after their heat; a row none
             of whose candidates ran is won by the first of them.
     """
-    chosen = [_winner(row, found, heats) for row, found in competitors(settings, records) if found]
+    pairs = [(row, found) for row, found in competitors(settings, records) if found]
+    if settings.final.heat_epochs:
+        chosen = [_winner(row, found, heats) for row, found in pairs]
+    else:  # the rows by turns, as far as the places reach
+        turns = zip_longest(*(found for _, found in pairs))
+        chosen = [candidate for turn in turns for candidate in turn if candidate is not None]
     chosen = list(dict.fromkeys(chosen))[: settings.final.members]
     front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
     left = min(settings.final.members - len(chosen), len(front))

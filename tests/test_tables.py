@@ -182,6 +182,13 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
     )
 
 
+def test_without_heats_all_candidates_are_trained_the_rows_by_turns():
+    settings = settings_of("mnist", 1)._replace(final=Final(heat_epochs=0, members=7))
+    names = [candidate.name for candidate in finalists(settings, RECORDS, {})]
+    assert names[:5] == ["002-476", "002-510", "002-569", "002-804", "002-1000"]
+    assert names[5:] == ["001-476", "001-510"]
+
+
 def test_places_that_are_left_go_to_a_spread_over_the_front():
     settings = settings_of("mnist", 1)._replace(final=Final(members=8))
     chosen = finalists(settings, RECORDS, {})

@@ -4,8 +4,8 @@ For each published row several trials compete. Single weights: all of a trial's 
 are trimmed to the row's size. Short trials favour small networks, which learn faster, so that those
 around and those far above the row's size compete. Feature maps: what pruning left trains on,
 trimmed only where it is larger than the row. In a *heat* each candidate trains for a few epochs;
-the winner of each row gets the long training. What is left of the places goes to a spread over the
-front.
+the winner of each row gets the long training, and so does the second if the heat cannot tell them
+apart. What is left of the places goes to a spread over the front.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,6 +25,9 @@ its parameters."""
 
 _MEMORY_SLACK = 1.3
 """The same of working memory where it counts weights, most of which trimming takes away."""
+
+_HEAT_EXAMPLES = 5000
+"""Validation images of the data sets that have heats, for the standard error of an accuracy."""
 
 _SMALL = 50_000
 """Published networks above this size are beaten by any; no member is chosen for them."""
@@ -105,7 +108,7 @@ def excess(sizes: Mapping[str, float], row: Published, slack: float = 1.0) -> fl
 def finalists(
     settings: Settings, records: Sequence[TrialRecord], heats: Mapping[str, dict[str, Any]]
 ) -> list[Candidate]:
-    """The winner of each row's heat, or all candidates without heats; then a spread over the front.
+    """The first of each row's heat, or all candidates without heats; then a spread over the front.
 
     Args:
         settings: Of the search.
@@ -115,28 +118,35 @@ def finalists(
     """
     pairs = [(row, found) for row, found in competitors(settings, records) if found]
     if settings.final.heat_epochs:
-        chosen = [_winner(row, found, heats) for row, found in pairs]
+        chosen = [winner for row, found in pairs for winner in _winners(row, found, heats)]
     else:  # the rows by turns, as far as the places reach
         turns = zip_longest(*(found for _, found in pairs))
         chosen = [candidate for turn in turns for candidate in turn if candidate is not None]
-    chosen = list(dict.fromkeys(chosen))[: settings.final.members]
+        chosen = list(dict.fromkeys(chosen))[: settings.final.members]
+    chosen = list(dict.fromkeys(chosen))
     front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
-    left = min(settings.final.members - len(chosen), len(front))
+    left = min(max(0, settings.final.members - len(chosen)), len(front))
     places = np.linspace(0, len(front) - 1, left).round().astype(int)
     spread = [Candidate(front[i].trial_id) for i in places.tolist()]
     return list(dict.fromkeys([*chosen, *spread]))
 
 
-def _winner(
+def _winners(
     row: Published, found: list[Candidate], heats: Mapping[str, dict[str, Any]]
-) -> Candidate:
+) -> list[Candidate]:
+    """The first of a heat, and the second if it is less than a standard error behind."""
     ran = [candidate for candidate in found if candidate.name in heats]
 
     def rank(candidate: Candidate) -> tuple[float, float]:
         heat = heats[candidate.name]
         return -excess(heat["sizes"], row), heat["val_accuracy"]
 
-    return max(ran, key=rank) if ran else found[0]
+    ran.sort(key=rank, reverse=True)
+    if len(ran) < 2:
+        return ran or found[:1]
+    (fit, best), (next_fit, next_best) = rank(ran[0]), rank(ran[1])
+    error = np.sqrt(best * (1.0 - best) / _HEAT_EXAMPLES)
+    return ran[:2] if next_fit == fit and best - next_best < error else ran[:1]
 
 
 def needed_trials(settings: Settings, records: Sequence[TrialRecord]) -> set[str]:

@@ -64,7 +64,7 @@ class Final(NamedTuple):
         affine: Whether they turn, stretch and shear, see `benchmarks.augmentation`.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
         teacher_steps: Training steps of the teacher, at least 10 epochs.
-        members: At most so many networks.
+        members: At most so many networks; of rows with heats every winner.
     """
 
     epochs: int = 60

@@ -175,6 +175,8 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
     assert chosen[0] == Candidate("001", 476)
     assert chosen[1] == Candidate("002", 510)  # no heat of its row was run
     assert len(chosen) == 5
+    close = heats | {"000-476": heat(0.9582, 400)}  # the standard error is 0.0028
+    assert finalists(settings, RECORDS, close)[:2] == [Candidate("001", 476), Candidate("000", 476)]
     assert (
         {c.trial for c in chosen}
         <= needed_trials(settings, RECORDS)

@@ -114,15 +114,24 @@ def finalists_of(settings: Settings, places: Places) -> list[Candidate]:
 
 
 def finished(
-    settings: Settings, data: datasets.Dataset, places: Places, candidate: Candidate
+    settings: Settings,
+    data: datasets.Dataset,
+    places: Places,
+    candidate: Candidate,
+    *,
+    is_fresh: bool = False,
 ) -> keras.Model:
-    """Longer training of a trial's network."""
+    """Longer training of a trial's network; `is_fresh` draws its weights anew."""
     final = settings.final
     # Single weights are chosen anew; of feature maps those stay that the trial has left.
     is_whole = settings.pruning == "unstructured" and candidate.limit is not None
     targets = targets_of(data, final, places.runs / "teachers", settings.seed)
+    model = load_network(places.folder(settings), candidate.trial, pruned=not is_whole)
+    if is_fresh:
+        keras.utils.set_random_seed(settings.seed)
+        model = keras.models.clone_model(model)
     return train(
-        load_network(places.folder(settings), candidate.trial, pruned=not is_whole),
+        model,
         data,
         targets,
         final,

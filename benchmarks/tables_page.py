@@ -17,7 +17,7 @@ from benchmarks.tables_figures import (
 from benchmarks.tables_front import heats_of, members_of
 from benchmarks.tables_rows import Answer, Row, baselines_of, outcome_of
 from benchmarks.tables_search import Places
-from benchmarks.tables_settings import MEMORY, Settings, settings_of
+from benchmarks.tables_settings import MEMORY, PRUNING, Settings, settings_of
 from keras_sparse.files import write_bytes
 
 PAGE = RESULTS.parent / "RESULTS.md"
@@ -49,26 +49,30 @@ count from the first convolution on, as the paper does.
 
 def write_page(places: Places, page: Path = PAGE, readme: Path = README) -> str:
     """Writes the page, the figures and the README's table; returns what was done, in a sentence."""
-    figures = write_figures(places)
-    parts = [_HEAD, *(_table_part(table, places) for table in TITLES), _other(places)]
-    for path in figures:
-        where = Path("results") / path.relative_to(places.results.parent)
-        parts.append(f"![{path.stem}]({where.as_posix()})\n")
+    figures = {
+        path.stem: f"![{path.stem}](results/{path.relative_to(places.results.parent).as_posix()})\n"
+        for path in write_figures(places)
+    }
+    count = len(figures)
+    parts = [_HEAD]
+    parts += [_table_part(table, places, figures) for table in TITLES]
+    parts += [_baselines_part(places), _other(places), *figures.values()]
     write_bytes(page, "\n".join(part for part in parts if part).encode())
     text = readme.read_text()
     if BEGIN in text and END in text:
         before, after = text.split(BEGIN)[0], text.split(END)[1]
         write_bytes(readme, f"{before}{BEGIN}\n{readme_table(places)}{END}{after}".encode())
-    return f"{page.name} with {len(figures)} figures is written."
+    return f"{page.name} with {count} figures is written."
 
 
-def _table_part(table: int, places: Places) -> str:
-    parts = [_data_part(table, data, places) for data in DATA]
+def _table_part(table: int, places: Places, figures: dict[str, str]) -> str:
+    """A section; takes its figures out of `figures`."""
+    parts = [_data_part(table, data, places, figures) for data in DATA]
     found = [part for part in parts if part]
     return "\n".join([f"## {TITLES[table]}\n", *found]) if found else ""
 
 
-def _data_part(table: int, data: str, places: Places) -> str:
+def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -> str:
     settings = settings_of(data, table)
     search = opened(settings, places)
     if search is None:
@@ -93,10 +97,15 @@ def _data_part(table: int, data: str, places: Places) -> str:
         if outcome.looks > 1:
             lines.append(f"**The test set was looked at {outcome.looks} times.**\n")
         lines += [*_rows(outcome.rows, table), "", *_missed(outcome.rows, table), ""]
+    same = [other for other in TITLES if other < table and PRUNING[other] == PRUNING[table]]
+    if same:
+        lines.append(f"The networks are those of Table {same[0]}, which has all their numbers.\n")
+        return "\n".join(lines)
     if members:
         lines += [*_members(settings, members, places), ""]
-    lines += [*_effects(settings, places), "", *_baselines(data, places), ""]
-    return "\n".join(lines)
+    lines += [*_effects(settings, places), ""]
+    own = [name for name in figures if name.startswith(f"{settings.name}-")]
+    return "\n".join([*lines, *(figures.pop(name) for name in own)])
 
 
 def _cpu(records: Any, name: str = "cpu_seconds") -> float:
@@ -187,10 +196,23 @@ def _effects(settings: Settings, places: Places) -> list[str]:
     effects = read_json(places.state(settings) / "effects.json") or {}
     lines = ["| network | training | validation, int8 | MS |", "| --- | --- | --- | --- |"]
     for member, rows in effects.items():
-        for name, row in rows.items():
+        record = members_of(settings, places)[member]
+        as_in_table = {**record, "nonzeros": record["sizes"]["nonzeros"]}
+        for name, row in {"as in the table": as_in_table, **rows}.items():
             cells = [f"`{member}`", name, f"{row['val_accuracy_int8']:.2%}"]
             lines.append(f"| {' | '.join(cells)} | {row['nonzeros']:,.0f} |")
     return ["What each option of the long training brings:\n", *lines] if effects else []
+
+
+def _baselines_part(places: Places) -> str:
+    """Other methods on the same splits."""
+    parts = [part for data in DATA for part in _baselines(data, places)]
+    head = (
+        "## Baselines on the same splits\n\n"
+        "Settings are chosen on validation images. What was published of Bonsai, ProtoNN and "
+        "BitNetMCU is in the tables above.\n"
+    )
+    return "\n".join([head, *parts, ""]) if parts else ""
 
 
 def _baselines(data: str, places: Places) -> list[str]:
@@ -198,7 +220,7 @@ def _baselines(data: str, places: Places) -> list[str]:
     if not records:
         return []
     lines = [
-        "Baselines on the same split (published numbers of Bonsai and ProtoNN are in the table):\n",
+        f"### {DATA[data]}\n",
         "| method | setting | validation | test | values | command, seed, commit |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
@@ -208,7 +230,7 @@ def _baselines(data: str, places: Places) -> list[str]:
             f"| {name} | {record['setting']} | {record['val_accuracy']:.2%} | "
             f"{record['test_accuracy']:.2%} | {record['size']:,.0f} | {run} |"
         )
-    return lines
+    return [*lines, ""]
 
 
 def _other(places: Places) -> str:

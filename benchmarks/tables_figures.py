@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras_sparse.tuner.answers import TrialRecord, front_of, hypervolumes
 from keras_sparse.tuner.goals import Goal
 from keras_sparse.tuner.plots import plot_front, plot_lineage, plot_scatter, plot_trial
@@ -14,6 +15,7 @@ from benchmarks.tables_rows import baselines_of, outcome_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import (
     ABLATION_SEEDS,
+    MEMORY,
     PRUNING,
     Settings,
     ablation_settings,
@@ -40,11 +42,15 @@ class MemoryFacts(NamedTuple):
         points: For each of them (model size, working memory, validation accuracy) of the networks
             on its front that are accurate enough.
         least_accuracy: How accurate that is.
+        least: For each of them the least working memory of these networks, bytes.
+        median: And the median.
     """
 
     labels: tuple[str, str]
     points: tuple[tuple[tuple[float, float, float], ...], ...]
     least_accuracy: float
+    least: tuple[float, ...]
+    median: tuple[float, ...]
 
 
 class AblationFacts(NamedTuple):
@@ -70,17 +76,36 @@ def opened(settings: Settings, places: Places) -> Search | None:
     return read_search(folder) if (folder / "project.json").is_file() else None
 
 
-def memory_facts(searches: Sequence[Search], least_accuracy: float) -> MemoryFacts:
-    """Of a search for size and memory, and one for size alone."""
+def memory_facts(fronts: Sequence[Sequence[TrialRecord]], least_accuracy: float) -> MemoryFacts:
+    """Of a search for size and memory, and one for size alone, each with a network so accurate."""
+    memory = f"working_memory/{MEMORY[2]}"
     points = tuple(
         tuple(
-            (r.metrics["nonzeros"], r.metrics["working_memory"], 1.0 - r.metrics["val_error"])
-            for r in search.front
+            (r.metrics["nonzeros"], r.metrics[memory], 1.0 - r.metrics["val_error"])
+            for r in front
             if 1.0 - r.metrics["val_error"] >= least_accuracy
         )
-        for search in searches
+        for front in fronts
     )
-    return MemoryFacts(("size and working memory", "size alone"), points, least_accuracy)
+    return MemoryFacts(
+        ("size and working memory", "size alone"),
+        points,
+        least_accuracy,
+        tuple(min(p[1] for p in group) for group in points),
+        tuple(float(np.median([p[1] for p in group])) for group in points),
+    )
+
+
+def memory_of(data: str, places: Places) -> MemoryFacts | None:
+    """What the searches with and without working memory say; None before there are both."""
+    least = LEAST_ACCURACY.get(data, 0.0)
+    searches = [opened(settings_of(data, 2, variant), places) for variant in ("main", "size")]
+    found = [
+        search.front
+        for search in searches
+        if search and any(1.0 - r.metrics["val_error"] >= least for r in search.front)
+    ]
+    return memory_facts(found, least) if len(found) == len(searches) else None
 
 
 def ablation_facts(
@@ -205,11 +230,9 @@ def write_figures(places: Places) -> list[Path]:
                 plot_lineage(search, target(f"{settings.name}-lineage-{trial}"), trial=trial)
                 if trial in search.networks:
                     plot_trial(search, target(f"{settings.name}-network-{trial}"), trial=trial)
-        both = [opened(settings_of(data, 2, variant), places) for variant in ("main", "size")]
-        searches = [search for search in both if search is not None and search.front]
-        if len(searches) == 2:
-            facts = memory_facts(searches, LEAST_ACCURACY.get(data, 0.0))
-            draw_memory(facts, target(f"{data}-memory"))
+        memory = memory_of(data, places)
+        if memory is not None:
+            draw_memory(memory, target(f"{data}-memory"))
     ablation = ablation_of(places)
     if ablation is not None:
         draw_ablation(ablation, target("mnist-ablation"))

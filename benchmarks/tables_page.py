@@ -10,6 +10,7 @@ from keras_sparse.tuner.references import Published
 from benchmarks.record import RESULTS
 from benchmarks.tables_figures import (
     ablation_of,
+    memory_of,
     opened,
     random_facts,
     write_figures,
@@ -245,6 +246,15 @@ def _other(places: Places) -> str:
                     f"of random configurations, after {facts[2]} trials each, the same space, "
                     "training and first networks."
                 )
+        memory = memory_of(data, places)
+        if memory is not None:
+            lines.append(
+                f"- {data}, the paper's first figure: networks of the front with at least "
+                f"{memory.least_accuracy:.0%} on validation take {memory.median[0]:,.0f} bytes of "
+                f"working memory in the median (least {memory.least[0]:,.0f}) where it is an "
+                f"objective, {memory.median[1]:,.0f} ({memory.least[1]:,.0f}) where size alone is. "
+                f"`python -m benchmarks.tables --table 2 --data {data} --variant size`"
+            )
     ablation = ablation_of(places)
     if ablation is not None:
         sizes = ["none" if size is None else f"{size:,.0f}" for size in ablation.smallest]

@@ -20,7 +20,7 @@ from benchmarks import (
 )
 from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
-from benchmarks.tables_figures import ablation_facts
+from benchmarks.tables_figures import ablation_facts, memory_facts
 from benchmarks.tables_front import finish_front, heats_of, look_at_test, members_of
 from benchmarks.tables_rows import row_of
 from benchmarks.tables_search import Places, RandomShift, is_searched
@@ -208,6 +208,13 @@ def test_a_row_is_answered_by_validation_and_by_test():
     assert (row.by_test.member, row.by_test.dominates) == ("b", True)
     tight = Published("x", 0.97, 100, 89.0, "inputs+weights")
     assert row_of(tight, members, accuracies).by_validation is None
+
+
+def test_what_size_alone_costs_in_working_memory():
+    both = [record(0, 0.01, 90.0, 40.0), record(1, 0.02, 80.0, 20.0), record(2, 0.5, 9.0, 1.0)]
+    alone = [record(0, 0.01, 85.0, 100.0), record(1, 0.03, 70.0, 300.0)]
+    facts = memory_facts([both, alone], 0.95)
+    assert (facts.least, facts.median) == ((20.0, 100.0), (30.0, 200.0))
 
 
 def test_the_ablation_takes_the_median_of_the_seeds():

@@ -23,7 +23,7 @@ _BANDS = ((2.0, 4.0), (1.2, 2.0), (0.0, 1.2))
 """A row's candidates: the most accurate trials with more than the first and up to the second times
 its parameters."""
 
-_MEMORY_SLACK = 1.3
+_MEMORY_SLACK = 1.5
 """The same of working memory where it counts weights, most of which trimming takes away."""
 
 _HEAT_EXAMPLES = 5000

@@ -209,7 +209,7 @@ _STRUCTURED_SETS = {
             paired(3, 4, 6, 6),  # trimmed, for the same
             twice_strided(4, 15, 32, down=2),  # WM2 391: inside its first
         ),
-        final=_SMALL_SET,
+        final=_SMALL_SET._replace(members=9),
     ),
     "chars4k": Settings(
         "chars4k",

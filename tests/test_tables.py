@@ -35,7 +35,7 @@ from benchmarks.tables_settings import (
 )
 from benchmarks.tables_state import MOST_BYTES, fronts_of, restore, save_state
 from benchmarks.tables_teacher import targets_of
-from benchmarks.tables_training import hold, train, trim
+from benchmarks.tables_training import hold, in_int8, parameters_left, train, trim
 from keras_sparse import datasets, measure
 from keras_sparse.files import write_json
 from tests.test_benchmarks import tiny_data
@@ -227,9 +227,9 @@ def test_the_ablation_takes_the_median_of_the_seeds():
 # Training.
 
 
-def small_network():
+def small_network(first=1):
     x = image = keras.Input((8, 8, 1))
-    x = keras.layers.SeparableConv2D(4, 3, use_bias=False, name="conv")(x)
+    x = keras.layers.SeparableConv2D(4, 3, depth_multiplier=first, use_bias=False, name="conv")(x)
     x = keras.layers.BatchNormalization(name="conv-norm")(x)
     x = keras.layers.Flatten()(keras.layers.ReLU()(x))
     return keras.Model(image, keras.layers.Dense(10, name="dense")(x))
@@ -238,10 +238,10 @@ def small_network():
 def test_trimming_reaches_the_limit_and_training_keeps_the_zeros():
     keras.utils.set_random_seed(0)
     data, model = datasets.load("digits"), small_network()
-    start = measure(model).nonzeros
+    start = parameters_left(model)
     trim(model, start - 300)
     zeros = [np.asarray(w) == 0 for w in model.trainable_variables if len(w.shape) > 1]
-    assert measure(model).nonzeros == start - 300
+    assert parameters_left(model) == start - 300
     hold(model)
     targets = targets_of(data, Final(distillation=0.0), None, 0)
     train(model, data, targets, Final(shift=1), epochs=2, rate=1e-2, seed=0, limit=300)
@@ -257,11 +257,20 @@ def test_trimming_leaves_something_of_every_layer():
     model = small_network()
     dense = model.get_layer("dense")
     dense.kernel.assign(0.001 * dense.kernel)  # small weights are not unimportant for that
-    biases = measure(model).nonzeros - sum(k.numpy().size for k in kernels_in(model))
+    biases = parameters_left(model) - sum(k.numpy().size for k in kernels_in(model))
     trim(model, biases + 40)
     left = [int(np.count_nonzero(kernel)) for kernel in kernels_in(model)]
     assert sum(left) == 40
     assert min(left) >= 3
+
+
+def test_the_limit_holds_in_int8_with_the_biases_that_it_adds():
+    keras.utils.set_random_seed(0)
+    data, model = datasets.load("digits"), small_network(8)
+    targets = targets_of(data, Final(distillation=0.0), None, 0)
+    train(model, data, targets, Final(), epochs=4, rate=1e-2, seed=0, limit=300)
+    measured = in_int8(model, data, 1, 0)
+    assert measure(model).nonzeros < measured.sizes["nonzeros"] <= 300
 
 
 def kernels_in(model: keras.Model) -> list:

@@ -292,16 +292,21 @@ def settings_of(data: str, table: int, variant: str = "main") -> Settings:
 
 
 def ablation_settings(pruned: bool, seed: int) -> Settings:
-    """One search of the comparison with and without pruning, on a part of MNIST."""
-    unpruned = {k: v for k, v in _UNSTRUCTURED.items() if not k.startswith(_PRUNING_ONLY)}
+    """One search of the comparison with and without pruning, on a part of MNIST.
+
+    Short trials of networks with at most two blocks: there are 600 of them.
+    """
+    ranges = {**_UNSTRUCTURED, "num-conv-blocks": (1, 2)}
+    unpruned = {k: v for k, v in ranges.items() if not k.startswith(_PRUNING_ONLY)}
     return settings_of("mnist", 1)._replace(
         pruning="unstructured" if pruned else None,
+        epochs=6,
         examples=10_000,
         trials=100,
         seed=seed,
         budget=Budget(),
         networks=(),
-        ranges=_UNSTRUCTURED if pruned else unpruned,
+        ranges=ranges if pruned else unpruned,
     )
 
 

@@ -49,7 +49,7 @@ def measure_effects(
     """Trains what has not been trained; returns whether it came to the end."""
     path = places.state(settings) / "effects.json"
     member, record = largest_member(settings, places)
-    candidate = Candidate(record["trial"], record["trimmed to"])
+    candidate = Candidate(record["trial"], record["trimmed to"], record.get("memory trimmed to"))
     for name, variant in variants_of(settings.final).items():
         known: dict[str, Any] = dict(read_json(path) or {})
         if name in known.get(member, {}):

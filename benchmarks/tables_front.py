@@ -21,6 +21,7 @@ from keras_sparse.tuner.reading import records_of
 
 from benchmarks.record import commit, environment
 from benchmarks.tables_candidates import Candidate, competitors, finalists
+from benchmarks.tables_folds import folds_of, merged
 from benchmarks.tables_search import Places, is_searched
 from benchmarks.tables_settings import MEMORY, Final, Settings
 from benchmarks.tables_teacher import targets_of
@@ -40,15 +41,21 @@ def finish_front(
     if not run_heats(settings, data, places, is_over):
         return False
     members, final = places.state(settings) / "members", settings.final
+    heats = heats_of(settings, places)
+    data = merged(data) if final.folds else data
     for candidate in finalists_of(settings, places):
         if (members / f"{candidate.name}.json").is_file():
             continue
         if is_over():
             return False
         start, cpu = time.monotonic(), time.process_time()
-        model = finished(settings, data, places, candidate)
+        model = finished(settings, data, places, candidate, is_fresh=final.folds > 0)
         record = record_of(model, data, final, settings.seed, members / candidate.name)
+        if final.folds:  # its validation images were training images, too
+            record = {k: v for k, v in record.items() if not k.startswith("val_accuracy")}
+            record |= {"val_accuracy_folds": heats[candidate.name]["val_accuracy"]}
         record |= {"trial": candidate.trial, "trimmed to": candidate.limit}
+        record |= {"memory trimmed to": candidate.memory}
         record |= {"seconds": round(time.monotonic() - start, 1)}
         record |= {"cpu_seconds": round(time.process_time() - cpu, 1)}
         float_model = places.folder(settings) / "final" / f"{candidate.name}.keras"
@@ -64,11 +71,12 @@ def run_heats(
 ) -> bool:
     """Short training of all candidates, to choose among them; returns whether it came to the end.
 
+    With folds, each is trained as often, and the accuracy is that of the cross-validation.
     Results: benchmarks/results/tables/<search>/heats.json.
     """
-    path, epochs = places.state(settings) / "heats.json", settings.final.heat_epochs
-    pairs = competitors(settings, trials_of(settings, places)) if epochs else []
-    short = settings._replace(final=settings.final._replace(epochs=epochs))
+    path, final = places.state(settings) / "heats.json", settings.final
+    pairs = competitors(settings, trials_of(settings, places)) if final.heat_epochs else []
+    short = settings._replace(final=final._replace(epochs=final.heat_epochs))
     for candidate in dict.fromkeys(c for _, found in pairs for c in found):
         known = heats_of(settings, places)
         if candidate.name in known:
@@ -76,9 +84,13 @@ def run_heats(
         if is_over():
             return False
         start, cpu = time.monotonic(), time.process_time()
-        model = finished(short, data, places, candidate)
+        scores = []
+        for part in folds_of(data, final.folds) if final.folds else [data]:
+            model = finished(short, part, places, candidate, is_fresh=final.folds > 0)
+            right = float(accuracy(model, part.x_val, part.y_val))
+            scores += [right] * len(part.x_val)
         heat = {
-            "val_accuracy": round(float(accuracy(model, data.x_val, data.y_val)), 5),
+            "val_accuracy": round(float(np.mean(scores)), 5),
             "sizes": heat_sizes(model),
             "seconds": round(time.monotonic() - start, 1),
             "cpu_seconds": round(time.process_time() - cpu, 1),
@@ -139,6 +151,7 @@ def finished(
         rate=final.rate,
         seed=settings.seed,
         limit=candidate.limit,
+        memory=candidate.memory,
     )
 
 
@@ -173,6 +186,7 @@ def options_of(final: Final) -> str:
     words += ["mirroring"] if final.flip else []
     words += ["turned and stretched images"] if final.affine else []
     words += ["distillation from a teacher"] if final.distillation else []
+    words += ["validation images for training, too"] if final.folds else []
     return ", ".join(words)
 
 
@@ -180,9 +194,13 @@ def shown(record: dict[str, Any]) -> str:
     """A member in a line."""
     sizes = record["sizes"]
     memory = [f"{sizes[f'working_memory/{m}']:,.0f} B" for m in MEMORY.values() if m]
-    accuracy = f"{record['val_accuracy_int8']:.2%} on validation (float "
-    accuracy += f"{record['val_accuracy_float']:.2%}), {sizes['nonzeros']:,.0f} non-zeros"
+    accuracy = f"{validation_of(record):.2%} on validation, {sizes['nonzeros']:,.0f} non-zeros"
     return f"{accuracy}, WM1 {memory[0]}, WM2 {memory[1]}"
+
+
+def validation_of(record: dict[str, Any]) -> float:
+    """By which members are chosen: a cross-validation, or int8 on the validation images."""
+    return float(record.get("val_accuracy_folds", record.get("val_accuracy_int8")))
 
 
 def members_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:

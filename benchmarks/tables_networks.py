@@ -40,10 +40,18 @@ def averaged(first: int, second: int, third: int, fourth: int, kernel: int = 5) 
     return Network(layers, (2, 2, 1), averaged=True)
 
 
-def paired(first: int, second: int, third: int, fourth: int, stride: int = 1) -> Network:
-    """Two 3×3, pooling or a stride before, two 3×3, maps averaged: for images of 20×20."""
+def paired(
+    first: int, second: int, third: int, fourth: int, stride: int = 1, down: int = 1
+) -> Network:
+    """Two 3×3, pooling or a stride before, two 3×3, maps averaged: for images of up to 20×20."""
     layers = (((first, 3, stride), (second, 3, 1)), ((third, 3, 1), (fourth, 3, 1)))
-    return Network(layers, (2 if stride == 1 else 1, 1), averaged=True)
+    return Network(layers, (2 if stride == 1 else 1, 1), down, averaged=True)
+
+
+def unpooled(first: int, second: int, third: int, fourth: int, down: int) -> Network:
+    """Three 3×3 and one 2×2 on an image made small, maps averaged: inputs and outputs are few."""
+    layers = (((first, 3, 1), (second, 3, 1)), ((third, 3, 1), (fourth, 2, 1)))
+    return Network(layers, (1, 1), down, averaged=True)
 
 
 def twice_strided(first: int, second: int, third: int, down: int = 1) -> Network:

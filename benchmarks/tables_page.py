@@ -184,12 +184,18 @@ def _members(settings: Settings, members: dict[str, dict[str, Any]], places: Pla
             "working_memory/inputs+outputs", "working_memory_with_image/inputs+outputs",
             "tflm_arena", "c_ram", "c_flash", "tflite_bytes",
         ]  # fmt: skip
-        cells = [f"`{name}`", f"{record['val_accuracy_int8']:.2%}"]
-        cells += [f"{record['val_accuracy_float']:.2%}"]
+        cells = [f"`{name}`", *_validation(record)]
         cells += [f"{seen[kind]:.2%}" if kind in seen else "" for kind in ("int8", "float")]
         cells += [f"{sizes[column]:,.0f}" for column in columns]
         lines.append(f"| {' | '.join(cells)} |")
     return lines
+
+
+def _validation(record: dict[str, Any]) -> list[str]:
+    """Accuracies on validation images: int8 and float, or one of a cross-validation."""
+    if "val_accuracy_folds" in record:
+        return ["", f"{record['val_accuracy_folds']:.2%} (cross-validation)"]
+    return [f"{record[f'val_accuracy_{kind}']:.2%}" for kind in ("int8", "float")]
 
 
 def _effects(settings: Settings, places: Places) -> list[str]:

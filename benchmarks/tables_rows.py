@@ -14,7 +14,7 @@ from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published, published
 
 from benchmarks.tables_candidates import excess, tables_of
-from benchmarks.tables_front import members_of
+from benchmarks.tables_front import members_of, validation_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import MEMORY, Settings
 from keras_sparse.deploy import to_c
@@ -28,7 +28,7 @@ class Answer(NamedTuple):
         member: Its name.
         accuracy: On the test images, in int8 on TFLite Micro.
         float_accuracy: Before quantization; None if the float model was not at hand.
-        validation: In int8 on the validation images.
+        validation: In int8 on the validation images, or in a cross-validation before.
         sizes: By all memory models.
         dominates: Whether it is at least as accurate, and at most as large by construction.
     """
@@ -89,7 +89,7 @@ def row_of(
             name,
             accuracies[name]["int8"],
             accuracies[name].get("float"),
-            record["val_accuracy_int8"],
+            validation_of(record),
             record["sizes"],
             accuracies[name]["int8"] >= row.accuracy,
         )

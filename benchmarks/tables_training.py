@@ -1,24 +1,22 @@
 """Long training of a chosen network: moved images, zeros held, more of them, int8."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras_sparse.tuner.deployment import input_range
 
 from benchmarks.augmentation import Augmentation, augmented
 from benchmarks.lenet import shifted
-from benchmarks.magnitude import Mask
 from benchmarks.tables_settings import Final
+from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
 from keras_sparse import datasets, measure
 from keras_sparse.deploy import MicroModel, quantize, to_tflite
 from keras_sparse.deploy.converting import with_rounded_weights
 from keras_sparse.footprint import memory_models
 
 BATCH = 128
-_SEPARABLE = (keras.layers.SeparableConv1D, keras.layers.SeparableConv2D)
 
 
 def moved(x: np.ndarray, final: Final, rng: np.random.Generator) -> np.ndarray:
@@ -40,6 +38,7 @@ def train(
     rate: float,
     seed: int,
     limit: int | None = None,
+    memory: int | None = None,
 ) -> keras.Model:
     """Trains a plain model in place; weights that are zero stay zero.
 
@@ -53,6 +52,8 @@ def train(
         seed: Of the order and the movement of the images.
         limit: Over the first half, the smallest weights are set to zero until so many parameters,
             biases included, are left; None for no more zeros.
+        memory: At the end of that half, each layer's own smallest weights are set to zero until its
+            inputs and parameters take so many values; None for no such limit.
     """
     steps = epochs * -(-len(data.x_train) // BATCH)
     hold(model)
@@ -63,79 +64,17 @@ def train(
     keras.utils.set_random_seed(seed)
     start = parameters_left(model)
     for epoch in range(epochs):
+        progress = min(1.0, (epoch + 1) / max(epochs / 2, 1))
+        share = 1.0 - (1.0 - progress) ** 3
+        if memory is not None:
+            trim_layers(model, memory, share)
         if limit is not None and start > limit:
-            progress = min(1.0, (epoch + 1) / max(epochs / 2, 1))
-            share = 1.0 - (1.0 - progress) ** 3
             trim(model, math.floor(start + (limit - start) * share))
         rng = np.random.default_rng((seed, epoch))
         order = rng.permutation(len(data.x_train))
         x = moved(data.x_train, final, rng)
         model.fit(x[order], targets[order], batch_size=BATCH, shuffle=False, verbose=0)
     return model
-
-
-def kernels_of(layer: Any) -> list[Any]:
-    """Variables of a layer that can be sparse; a separable convolution has two."""
-    return [variable for variable in layer.trainable_variables if len(variable.shape) >= 2]
-
-
-def hold(model: keras.Model) -> None:
-    """Makes every weight that is zero now stay zero in training."""
-    for layer in model.layers:
-        for kernel in kernels_of(layer):
-            # `fit` goes on with the graph of its first call, which knows the first mask.
-            mask = kernel.constraint if isinstance(kernel.constraint, Mask) else Mask(kernel.shape)
-            mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
-            kernel.constraint = mask
-
-
-def parameters_left(model: keras.Model) -> int:
-    """Parameters that are not zero, with those that int8 adds.
-
-    In int8 a separable convolution is two, and the first of them has biases, too, which the
-    training with fake quantization moves away from zero.
-    """
-    separable = [layer for layer in model.layers if isinstance(layer, _SEPARABLE)]
-    return measure(model).nonzeros + sum(
-        int(np.prod(layer.depthwise_kernel.shape[-2:])) for layer in separable
-    )
-
-
-def trim(model: keras.Model, limit: int) -> None:
-    """Sets the least important weights to zero until at most `limit` parameters are left.
-
-    By LAMP (Lee et al., 2021): the square of a weight over the sum of squares of those of its array
-    that are not smaller. It spares layers of which little is left. Weights are compared as they
-    will be stored, batch normalization folded in.
-    """
-    excess = parameters_left(model) - limit
-    pairs = [(layer, kernel) for layer in model.layers for kernel in kernels_of(layer)]
-    scores = [_lamp(kernel.numpy() * _norm_scale(model, layer, kernel)) for layer, kernel in pairs]
-    alive = np.concatenate([score[score > 0] for score in scores])
-    if excess <= 0 or excess >= len(alive):
-        return
-    cut = np.partition(alive, excess - 1)[excess - 1]
-    for (_, kernel), score in zip(pairs, scores, strict=True):
-        kernel.assign(np.where(score > cut, kernel.numpy(), 0.0))
-    hold(model)
-
-
-def _lamp(weights: np.ndarray) -> np.ndarray:
-    """Scores of the weights of an array, of its shape; 0 for what is zero, 1 for the largest."""
-    squares = np.square(weights, dtype=np.float64).ravel()
-    order = np.argsort(-squares, kind="stable")
-    scores = np.zeros_like(squares)
-    scores[order] = squares[order] / np.maximum(np.cumsum(squares[order]), 1e-300)
-    return scores.reshape(weights.shape)
-
-
-def _norm_scale(model: keras.Model, layer: Any, kernel: Any) -> np.ndarray:
-    """By what a batch normalization behind a layer multiplies its outputs."""
-    norm = next((n for n in model.layers if n.name == f"{layer.name}-norm"), None)
-    if norm is None or norm.moving_variance.shape[0] != kernel.shape[-1]:
-        return np.ones(1, np.float32)
-    gamma = 1.0 if norm.gamma is None else norm.gamma.numpy()
-    return np.asarray(gamma / np.sqrt(norm.moving_variance.numpy() + norm.epsilon))
 
 
 class Measured(NamedTuple):

@@ -21,6 +21,7 @@ from benchmarks import (
 from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
 from benchmarks.tables_figures import ablation_facts, memory_facts
+from benchmarks.tables_folds import folds_of, merged
 from benchmarks.tables_front import finish_front, heats_of, look_at_test, members_of
 from benchmarks.tables_rows import row_of
 from benchmarks.tables_search import Places, RandomShift, is_searched
@@ -35,7 +36,8 @@ from benchmarks.tables_settings import (
 )
 from benchmarks.tables_state import MOST_BYTES, fronts_of, restore, save_state
 from benchmarks.tables_teacher import targets_of
-from benchmarks.tables_training import hold, in_int8, parameters_left, train, trim
+from benchmarks.tables_training import in_int8, train
+from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
 from keras_sparse import datasets, measure
 from keras_sparse.files import write_json
 from tests.test_benchmarks import tiny_data
@@ -151,7 +153,7 @@ def test_the_best_of_each_band_compete_for_a_row():
 def test_feature_maps_are_trimmed_only_where_there_are_too_many():
     found = {round(r.model_size): c for r, c in competitors(settings_of("mnist", 2), RECORDS)}
     assert found[2836] == [Candidate("004", 2836), Candidate("002")]
-    assert found[1475] == [Candidate("002", 1474)]
+    assert found[1475] == [Candidate("004", 1474), Candidate("002", 1474)]
 
 
 def test_only_memory_that_counts_weights_has_slack():
@@ -159,9 +161,29 @@ def test_only_memory_that_counts_weights_has_slack():
     pairs = competitors(settings_of("mnist", 2), records)
     found = {(row.memory_model, round(row.working_memory)): c for row, c in pairs}
     # Trimmed, it may come below 1,362 bytes of inputs and weights, but not of inputs and outputs.
-    assert Candidate("005") in found["inputs+weights", 1362]
-    assert Candidate("005") not in found["inputs+outputs", 1413]
+    assert Candidate("005", None, 1361) in found["inputs+weights", 1362]
+    assert "005" not in {c.trial for c in found["inputs+outputs", 1413]}
     assert Candidate("004") in found["inputs+outputs", 1413]
+
+
+def test_what_counts_before_trimming_to_working_memory_is_the_inputs():
+    wide = record(5, 0.005, 9000.0, 6000.0)
+    wide = wide._replace(metrics={**wide.metrics, "working_memory/inputs": 1300.0})
+    deep = wide._replace(trial_id="006", metrics={**wide.metrics, "val_error": 0.001})
+    deep.metrics["working_memory/inputs"] = 2100.0
+    found = {round(r.working_memory): c for r, c in competitors(settings_of("mnist", 2), [wide])}
+    assert found[2007] == [Candidate("005", 2836, 2007)]
+    assert found[1362] == [Candidate("005", 1474, 1361)]
+    assert found[2007][0].name == "005-2836-wm2007"
+    both = {
+        round(r.working_memory): c for r, c in competitors(settings_of("mnist", 2), [deep, wide])
+    }
+    assert both[2007] == found[2007]
+
+
+def test_a_network_measures_what_its_inputs_take():
+    rows = measure(small_network(), working_memory="inputs").nodes
+    assert [row.working_memory for row in rows] == [64, 36, 144]
 
 
 def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
@@ -182,6 +204,32 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
         <= needed_trials(settings, RECORDS)
         <= {"000", "001", "002", "003", "004"}
     )
+
+
+def test_with_folds_only_the_first_of_each_heat_is_trained():
+    final = Final(folds=3, members=9)
+    settings = settings_of("mnist", 1)._replace(final=final)
+    heats = {
+        name: {"val_accuracy": value, "sizes": {"nonzeros": 400.0}}
+        for name, value in (("001-476", 0.9601), ("000-476", 0.96))
+    }
+    chosen = finalists(settings, RECORDS, heats)
+    assert chosen[0] == Candidate("001", 476)
+    assert len(chosen) == 5  # one a row, no spread over the front
+
+
+def test_each_image_of_a_cross_validation_is_once_for_validation():
+    data = datasets.load("digits")
+    parts = list(folds_of(data, 3))
+    whole = merged(data)
+    assert len(whole.x_train) == len(data.x_train) + len(data.x_val)
+    assert sum(len(part.x_val) for part in parts) == len(whole.x_train)
+    assert len({part.name for part in parts} | {data.name, whole.name}) == 5
+    for part in parts:
+        assert len(part.x_train) + len(part.x_val) == len(whole.x_train)
+        shares = [np.bincount(y, minlength=10) / len(y) for y in (part.y_val, whole.y_train)]
+        np.testing.assert_allclose(*shares, atol=0.01)
+        assert part.x_test is data.x_test
 
 
 def test_without_heats_all_candidates_are_trained_the_rows_by_turns():
@@ -262,6 +310,24 @@ def test_trimming_leaves_something_of_every_layer():
     left = [int(np.count_nonzero(kernel)) for kernel in kernels_in(model)]
     assert sum(left) == 40
     assert min(left) >= 3
+
+
+def test_layers_are_trimmed_to_a_working_memory():
+    keras.utils.set_random_seed(0)
+    model = small_network()
+
+    def memory():
+        rows = measure(model, working_memory="inputs+weights").nodes
+        return {row.name: row.working_memory for row in rows}
+
+    # An image of 64 values and 9 weights, 36 values and 4, 144 and 1 440; the biases are 0 yet.
+    assert memory() == {"conv/depthwise": 73, "conv": 40, "dense": 1584}
+    trim_layers(model, 400, share=0.5)
+    assert 400 < memory()["dense"] <= 1000
+    trim_layers(model, 400)  # with room for 10 biases
+    assert memory() == {"conv/depthwise": 73, "conv": 40, "dense": 390}
+    trim_layers(model, 68)  # the first kernel; the dense layer's inputs alone are too many
+    assert memory() == {"conv/depthwise": 67, "conv": 40, "dense": 390}
 
 
 def test_the_limit_holds_in_int8_with_the_biases_that_it_adds():

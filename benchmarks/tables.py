@@ -7,11 +7,11 @@
     python -m benchmarks.tables --ablation                            # with and without pruning
     python -m benchmarks.tables --page                                # RESULTS.md, README, figures
 
-Every command goes on where it was stopped, also on another machine: what it needs is committed
-under benchmarks/results/tables. Tables 2 and 3 come from one search. A command does in this order:
-the search (`--part search`), heats and longer training of the members of the front that validation
-chooses (`final`), the test set, once (`test`), baselines (`baselines`). What is set to what, and
-why: `benchmarks/tables_settings.py`.
+Every command goes on where it was stopped (`--anew` only the first time), also on another machine:
+what it needs is committed under benchmarks/results/tables. Tables 2 and 3 come from one search. A
+command does in this order: the search (`--part search`), heats and longer training of the members
+of the front that validation chooses (`final`), the test set, once (`test`), baselines
+(`baselines`). What is set to what, and why: `benchmarks/tables_settings.py`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks.tables_baselines import run_baselines
 from benchmarks.tables_effects import measure_effects
-from benchmarks.tables_front import finish_front, look_at_test, members_of
+from benchmarks.tables_front import begin_anew, finish_front, look_at_test, members_of
 from benchmarks.tables_page import write_page
 from benchmarks.tables_rows import write_firmware
 from benchmarks.tables_search import Places, search
@@ -99,6 +99,7 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="only this one; the default is all")
     parser.add_argument("--seconds", type=float, help="after so many nothing new is started")
     parser.add_argument("--again", action="store_true", help="look at the test set once more")
+    parser.add_argument("--anew", action="store_true", help="choose and train all members anew")
     parser.add_argument("--ablation", action="store_true", help="with and without pruning")
     parser.add_argument("--effects", action="store_true", help="long training without each option")
     parser.add_argument("--page", action="store_true", help="write the results page and figures")
@@ -121,6 +122,8 @@ def main() -> None:
         everything = PARTS if arguments.variant == "main" else PARTS[:1]
         parts = (arguments.part,) if arguments.part else everything
         parts = ("effects",) if arguments.effects else parts
+        if arguments.anew:
+            begin_anew(settings, places)
         left = run_table(
             settings,
             datasets.load(arguments.data),

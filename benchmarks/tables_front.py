@@ -6,6 +6,7 @@ was stopped goes on with the next one. `test.json` says what the test set said, 
 asked.
 """
 
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
@@ -116,8 +117,13 @@ def heats_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:
 
 
 def trials_of(settings: Settings, places: Places) -> list[TrialRecord]:
-    """The trials of a search."""
-    return records_of(Project(places.folder(settings)))
+    """The trials of a search whose weights are there; a trimmed state keeps those of candidates."""
+    project = Project(places.folder(settings))
+    return [
+        record
+        for record in records_of(project)
+        if (project.trial_folder(record.trial_id) / "posterior.npz").is_file()
+    ]
 
 
 def finalists_of(settings: Settings, places: Places) -> list[Candidate]:
@@ -209,6 +215,22 @@ def members_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:
     return {path.stem: dict(read_json(path) or {}) for path in paths}
 
 
+def begin_anew(settings: Settings, places: Places) -> None:
+    """Forgets the members of a search, not how often the test set was asked about such.
+
+    For a better way to choose or train them. What the test set said of the last ones stays in
+    `earlier.json` and on the page, where everyone can see that there was a look before.
+    """
+    state = places.state(settings)
+    test = read_json(state / "test.json")
+    if isinstance(test, dict):
+        write_json(state / "earlier.json", test)
+    for name in ("members", "firmware"):
+        shutil.rmtree(state / name, ignore_errors=True)
+    for name in ("heats.json", "effects.json", "test.json"):
+        (state / name).unlink(missing_ok=True)
+
+
 def look_at_test(
     settings: Settings, data: datasets.Dataset, places: Places, *, again: bool = False
 ) -> None:
@@ -241,7 +263,8 @@ def look_at_test(
             outputs = keras.models.load_model(model).predict(data.x_test, 500, verbose=0)
             correct = float(np.mean(outputs.argmax(axis=-1) == data.y_test))
             accuracies[name]["float"] = round(correct, 5)
-    looks = int(earlier.get("looks", 0)) + 1
+    before = earlier or read_json(places.state(settings) / "earlier.json") or {}
+    looks = int(before.get("looks", 0)) + 1
     write_json(path, {"looks": looks, "accuracy": accuracies, "commit": commit()})
 
 

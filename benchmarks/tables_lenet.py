@@ -18,7 +18,7 @@ from keras_sparse.scoring import accuracy
 
 Record = dict[str, Any]
 
-LENET_EPOCHS = {"cifar10-binary": 40, "chars4k": 150, "chars4k-binary": 150, "kth-tips": 150}
+LENET_EPOCHS = {"cifar10-binary": 15, "chars4k": 150, "chars4k-binary": 150, "kth-tips": 150}
 _CHUNK = 5
 """Epochs between two looks at the time."""
 

@@ -96,7 +96,8 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
         lines.append("The test set has not been used yet; nothing is claimed.\n")
     else:
         if outcome.looks > 1:
-            lines.append(f"**The test set was looked at {outcome.looks} times.**\n")
+            lines.append(f"**The test set was looked at {outcome.looks} times.**")
+            lines += [*_earlier(settings, places), ""]
         lines += [*_rows(outcome.rows, table), "", *_missed(outcome.rows, table), ""]
     same = [other for other in TITLES if other < table and PRUNING[other] == PRUNING[table]]
     if same:
@@ -107,6 +108,18 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
     lines += [*_effects(settings, places), ""]
     own = [name for name in figures if name.startswith(f"{settings.name}-")]
     return "\n".join([*lines, *(figures.pop(name) for name in own)])
+
+
+def _earlier(settings: Settings, places: Places) -> list[str]:
+    """What an earlier look at the test set said."""
+    earlier = read_json(places.state(settings) / "earlier.json")
+    if not isinstance(earlier, dict):
+        return []
+    seen = [f"`{name}` {found['int8']:.2%}" for name, found in earlier["accuracy"].items()]
+    return [
+        f"Before the members were chosen and trained anew, those of commit {earlier['commit']} had "
+        f"on it: {', '.join(seen)}."
+    ]
 
 
 def _cpu(records: Any, name: str = "cpu_seconds") -> float:

@@ -180,6 +180,8 @@ def search(
     tuner.clock.tick()
     is_done = is_searched(settings, places)
     needed = needed_trials(settings, tuner.trials()) if is_done else None
+    if is_done and not settings.has_members:
+        needed = set()
     save_state(tuner.project.folder, tuner.state, needed)
     return is_done
 

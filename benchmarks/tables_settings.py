@@ -57,8 +57,6 @@ class Final(NamedTuple):
     Attributes:
         epochs: Of what pruning left, zeros held.
         heat_epochs: The same in the heats, from which the members come; 0 for none.
-        folds: Of a cross-validation in the heats, where one validation set is too small to tell
-            candidates apart; then members train on training and validation images. 0 for none.
         quantized_epochs: Then with fake quantization.
         rate: Adam's learning rate at the start.
         shift: Training images move by up to so many pixels both ways; 0 for none.
@@ -67,11 +65,12 @@ class Final(NamedTuple):
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
         teacher_steps: Training steps of the teacher, at least 10 epochs.
         members: At most so many networks; of rows with heats every winner, with folds only these.
+        folds: Of a cross-validation in the heats, where one validation set is too small to tell
+            candidates apart; then members train on training and validation images. 0 for none.
     """
 
     epochs: int = 60
     heat_epochs: int = 6
-    folds: int = 0
     quantized_epochs: int = 3
     rate: float = 5e-3
     shift: int = 1
@@ -80,6 +79,7 @@ class Final(NamedTuple):
     distillation: float = 0.5
     teacher_steps: int = 6000
     members: int = 5
+    folds: int = 0
 
 
 class Settings(NamedTuple):
@@ -140,6 +140,11 @@ class Settings(NamedTuple):
         return "-".join(parts)
 
     @property
+    def has_members(self) -> bool:
+        """Whether networks of it are trained on; the others are compared by their fronts."""
+        return self.variant == "main" and self.examples is None
+
+    @property
     def objectives(self) -> tuple[str, ...]:
         """The paper's: working memory with structured pruning only."""
         has_memory = self.pruning == "structured" and self.variant != "size"
@@ -171,7 +176,7 @@ _UNSTRUCTURED: dict[str, Sequence[Value]] = {
 
 _SMALL_SET = Final(epochs=400, heat_epochs=0, quantized_epochs=20, affine=True)
 """Few images: many epochs of them, turned and stretched. 500 validation images are too few to tell
-candidates apart after a heat; the trials' cross-validation is better."""
+candidates apart: without heats the trials' cross-validation chooses, or the heats have one, too."""
 
 _STRUCTURED_SETS = {
     "mnist": Settings(
@@ -215,7 +220,7 @@ _STRUCTURED_SETS = {
             paired(3, 4, 6, 6),  # trimmed, for the same
             twice_strided(4, 15, 32, down=2),  # WM2 391: inside its first
         ),
-        final=_SMALL_SET._replace(members=9),
+        final=_SMALL_SET._replace(heat_epochs=150, folds=3),
     ),
     "chars4k": Settings(
         "chars4k",

@@ -22,7 +22,7 @@ from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
 from benchmarks.tables_figures import ablation_facts, memory_facts
 from benchmarks.tables_folds import folds_of, merged
-from benchmarks.tables_front import finish_front, heats_of, look_at_test, members_of
+from benchmarks.tables_front import begin_anew, finish_front, heats_of, look_at_test, members_of
 from benchmarks.tables_rows import row_of
 from benchmarks.tables_search import Places, RandomShift, is_searched
 from benchmarks.tables_settings import (
@@ -453,4 +453,22 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     assert page.count("weights drawn anew") == 2
     assert page.count("-front.png") == 1
     assert "old" not in readme.read_text()
+
+    # A better training: the look at the test set stays known.
+    begin_anew(settings, places)
+    folds = settings._replace(final=settings.final._replace(folds=2))
+    assert run_table(folds, data, places, Deadline(None)) == ""
+    assert json.loads((state / "test.json").read_text())["looks"] == 3
+    chosen = members_of(folds, places)
+    assert all("val_accuracy_int8" not in record for record in chosen.values())
+    heats = heats_of(folds, places)
+    assert {r["val_accuracy_folds"] for r in chosen.values()} <= {
+        heat["val_accuracy"] for heat in heats.values()
+    }
+    monkeypatch.setattr(tables_page, "settings_of", lambda data, table: folds)
+    tables_page.write_page(places, tmp_path / "RESULTS.md", readme)
+    page = (tmp_path / "RESULTS.md").read_text()
+    assert "looked at 3 times" in page
+    assert f"`{next(iter(members))}` {test['accuracy'][next(iter(members))]['int8']:.2%}" in page
+    assert "(cross-validation)" in page
     assert readme.read_text().endswith("after")

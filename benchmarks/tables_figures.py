@@ -30,6 +30,9 @@ LEAST_ACCURACY = {"mnist": 0.95, "cifar10-binary": 0.7}
 _WIDEST = 30_000
 """Parameters at the right end of a front's picture."""
 
+_ABLATION_ACCURACY = 0.9
+"""Of the networks whose sizes with and without pruning are compared; trials are short there."""
+
 _COLOURS = ("#4c72b0", "#dd8452")
 _DATA = ("mnist", "cifar10-binary", "chars4k", "chars4k-binary", "kth-tips")
 
@@ -245,7 +248,7 @@ def ablation_of(places: Places) -> AblationFacts | None:
     for pruned in (True, False):
         searches = [opened(ablation_settings(pruned, seed), places) for seed in ABLATION_SEEDS]
         groups.append([search.records for search in searches if search is not None])
-    return ablation_facts(groups[0], groups[1], accuracy=0.95) if all(groups) else None
+    return ablation_facts(groups[0], groups[1], _ABLATION_ACCURACY) if all(groups) else None
 
 
 def _winners(settings: Settings, search: Search, places: Places) -> list[str]:

@@ -265,7 +265,8 @@ def look_at_test(
             accuracies[name]["float"] = round(correct, 5)
     before = earlier or read_json(places.state(settings) / "earlier.json") or {}
     looks = int(before.get("looks", 0)) + 1
-    write_json(path, {"looks": looks, "accuracy": accuracies, "commit": commit()})
+    found = {"looks": looks, "accuracy": accuracies, "commit": commit()}
+    write_json(path, {**found, "environment": environment()})
 
 
 def _unfinished(settings: Settings, places: Places) -> str:

@@ -34,9 +34,10 @@ def pooled(first: int, second: int, third: int) -> Network:
     return Network((((first, 3, 1),), ((second, 3, 1),), ((third, 3, 1),)), (2, 2, 1))
 
 
-def averaged(first: int, second: int, third: int, fourth: int, kernel: int = 5) -> Network:
+def averaged(first: int, second: int, third: int, *last: int, kernel: int = 5) -> Network:
     """Pooling twice on the way to maps that are averaged: hardly any weight is not shared."""
-    layers = (((first, kernel, 1),), ((second, 3, 1), (third, 3, 1)), ((fourth, 3, 1),))
+    end = tuple((filters, 3, 1) for filters in last)
+    layers = (((first, kernel, 1),), ((second, 3, 1), (third, 3, 1)), end)
     return Network(layers, (2, 2, 1), averaged=True)
 
 

@@ -161,7 +161,28 @@ def checked(
         x, y = training.validation[:2]
         check_data(np.asarray(x), np.asarray(y), num_classes, name="validation_data")
         _check_shape("validation_data", x, input_shape)
-    return training._replace(total=count_examples(training.x))
+    return _with_tensors(training._replace(total=count_examples(training.x)))
+
+
+def _with_tensors(training: Training) -> Training:
+    """Arrays as tensors, made once: `fit` copies NumPy arrays anew each time it is called."""
+    if training.folds:  # each fold takes its own rows
+        return training
+    validation = training.validation
+    return training._replace(
+        x=_tensor(training.x),
+        y=_tensor(training.y),
+        sample_weight=_tensor(training.sample_weight),
+        validation=tuple(map(_tensor, validation)) if isinstance(validation, tuple) else validation,
+    )
+
+
+def _tensor(array: Any) -> Any:
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iufb":
+        return array
+    return tf.convert_to_tensor(
+        array.astype(keras.config.floatx(), copy=False) if array.dtype.kind == "f" else array
+    )
 
 
 def _check_shape(name: str, x: Any, expected: tuple[int, int, int] | None) -> None:

@@ -33,6 +33,10 @@ from keras_sparse.files import write_bytes, write_json
 from keras_sparse.scoring import accuracy
 
 
+_FRESH_BEGIN = 0.2
+"""Which of the weights drawn anew matter cannot be said before they have learnt something."""
+
+
 def finish_front(
     settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
 ) -> bool:
@@ -50,7 +54,7 @@ def finish_front(
         if is_over():
             return False
         start, cpu = time.monotonic(), time.process_time()
-        model = finished(settings, data, places, candidate, is_fresh=final.folds > 0)
+        model = finished(settings, data, places, candidate)
         record = record_of(model, data, final, settings.seed, members / candidate.name)
         if final.folds:  # its validation images were training images, too
             record = {k: v for k, v in record.items() if not k.startswith("val_accuracy")}
@@ -158,6 +162,7 @@ def finished(
         seed=settings.seed,
         limit=candidate.limit,
         memory=candidate.memory,
+        begin=_FRESH_BEGIN if is_fresh else 0.0,
     )
 
 

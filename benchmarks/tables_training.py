@@ -39,6 +39,7 @@ def train(
     seed: int,
     limit: int | None = None,
     memory: int | None = None,
+    begin: float = 0.0,
 ) -> keras.Model:
     """Trains a plain model in place; weights that are zero stay zero.
 
@@ -54,6 +55,7 @@ def train(
             biases included, are left; None for no more zeros.
         memory: At the end of that half, each layer's own smallest weights are set to zero until its
             inputs and parameters take so many values; None for no such limit.
+        begin: Share of the epochs before the first weight goes, less than a half.
     """
     steps = epochs * -(-len(data.x_train) // BATCH)
     hold(model)
@@ -64,8 +66,8 @@ def train(
     keras.utils.set_random_seed(seed)
     start = parameters_left(model)
     for epoch in range(epochs):
-        progress = min(1.0, (epoch + 1) / max(epochs / 2, 1))
-        share = 1.0 - (1.0 - progress) ** 3
+        progress = (epoch + 1 - begin * epochs) / max((0.5 - begin) * epochs, 1)
+        share = 1.0 - (1.0 - np.clip(progress, 0.0, 1.0)) ** 3
         if memory is not None:
             trim_layers(model, memory, share)
         if limit is not None and start > limit:

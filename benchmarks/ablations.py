@@ -77,7 +77,7 @@ def variants(trials: int) -> dict[str, Variant]:
 class Uninherited(SparseTuner):
     """A search whose trials all train from scratch."""
 
-    def _reference(self, proposal: TrialProposal) -> Reference | None:
+    def _reference(self, proposal: TrialProposal, folds: int = 0) -> Reference | None:
         return None
 
 

@@ -32,7 +32,6 @@ from keras_sparse.deploy import MicroModel, to_c
 from keras_sparse.files import write_bytes, write_json
 from keras_sparse.scoring import accuracy
 
-
 _FRESH_BEGIN = 0.2
 """Which of the weights drawn anew matter cannot be said before they have learnt something."""
 

@@ -7,7 +7,7 @@ benchmarks/results/tables/<search>/:
 
     project.json, settings.json, command.json, clock.json    as in the folder of the search
     trials.jsonl                                             one trial a line
-    posteriors/<trial>.npz                                   see above
+    posteriors/<trial>.npz, <trial>-fold<n>.npz              see above
 """
 
 import json
@@ -65,7 +65,8 @@ def save_state(folder: Path, target: Path, weights_of: Collection[str] | None = 
             write_json(target / name, content)
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     write_bytes(target / "trials.jsonl", text.encode())
-    total = len(text) + _copy_posteriors(project, kept, target / "posteriors", len(text))
+    whole = weights_of is None
+    total = len(text) + _copy_posteriors(project, kept, target / "posteriors", len(text), whole)
     return total + sum((target / n).stat().st_size for n in STATE_FILES if (target / n).is_file())
 
 
@@ -81,16 +82,29 @@ def _line(project: Project, trial_id: str, is_kept: bool) -> dict[str, Any]:
     return {"trial": trial_id, "proposal": proposal, "result": result}
 
 
-def _copy_posteriors(project: Project, kept: set[str], folder: Path, used: int) -> int:
-    """Copies from the smallest on, so that as many as possible stay; returns their bytes."""
-    files = {trial_id: project.trial_folder(trial_id) / "posterior.npz" for trial_id in kept}
-    sizes = {i: path.stat().st_size for i, path in files.items() if path.is_file()}
+def _copy_posteriors(
+    project: Project, kept: set[str], folder: Path, used: int, is_whole: bool
+) -> int:
+    """Copies from the smallest on, so that as many as possible stay; returns their bytes.
+
+    Args:
+        project: Of the search.
+        kept: The trials.
+        folder: Where to.
+        used: Bytes that the state has already.
+        is_whole: Whether those of all folds are copied, for a search that goes on; else the first.
+    """
+    names = "posterior*.npz" if is_whole else "posterior.npz"
+    files = {i: sorted(project.trial_folder(i).glob(names)) for i in kept}
+    sizes = {i: sum(path.stat().st_size for path in paths) for i, paths in files.items() if paths}
     total, written = 0, set()
     for trial_id in sorted(sizes, key=lambda i: (sizes[i], i)):
         if used + total + sizes[trial_id] <= MOST_BYTES:
             total += sizes[trial_id]
-            written.add(f"{trial_id}.npz")
-            write_bytes(folder / f"{trial_id}.npz", files[trial_id].read_bytes())
+            for path in files[trial_id]:
+                name = path.name.replace("posterior", trial_id, 1)
+                written.add(name)
+                write_bytes(folder / name, path.read_bytes())
     for path in folder.glob("*.npz"):
         if path.name not in written:
             path.unlink()
@@ -120,9 +134,11 @@ def restore(state: Path, folder: Path) -> int:
         trial_folder = project.trial_folder(content["trial"])
         write_json(trial_folder / "proposal.json", content["proposal"])
         write_json(trial_folder / "result.json", content["result"])
-        posterior = state / "posteriors" / f"{content['trial']}.npz"
-        if posterior.is_file():
-            write_bytes(trial_folder / "posterior.npz", posterior.read_bytes())
+        for path in (state / "posteriors").glob(f"{content['trial']}*.npz"):
+            trial, _, fold = path.stem.partition("-")
+            if trial == content["trial"]:
+                name = f"posterior-{fold}.npz" if fold else "posterior.npz"
+                write_bytes(trial_folder / name, path.read_bytes())
         count += 1
     part.rename(folder)
     return count

@@ -5,7 +5,8 @@
     command.json                  data and options of the command that started it, if one did
     deployments/*.json            what came of trials that were brought to a board
     trial_<id>/proposal.json      configuration, reference, stage; written before the trial starts
-    trial_<id>/posterior.npz      all that the network has learnt
+    trial_<id>/posterior.npz      all that the network has learnt; in a cross-validation that of the
+                                  first fold, posterior-fold<n>.npz that of the others
     trial_<id>/result.json        metrics or the reason of a failure; written when the trial ends
     trial_<id>/trial.json, oracle.json, tuner*.json    KerasTuner's own
 
@@ -157,7 +158,12 @@ class Project:
             self._outcomes[trial_id] = Outcome(**content)
         return self._outcomes[trial_id]
 
-    def write_posterior(self, trial_id: str, posterior: Posterior) -> None:
+    def posterior_path(self, trial_id: str, fold: int = 0) -> Path:
+        """Of what the network of a fold has learnt."""
+        name = f"posterior-fold{fold}.npz" if fold else "posterior.npz"
+        return self.trial_folder(trial_id) / name
+
+    def write_posterior(self, trial_id: str, posterior: Posterior, fold: int = 0) -> None:
         """What a network has learnt."""
         arrays: dict[str, np.ndarray] = {}
         index: dict[str, dict[str, Any]] = {}
@@ -166,11 +172,11 @@ class Project:
             arrays.update((names[name], value) for name, value in variables.items())
             index[layer] = {"kind": kind, "variables": names}
         arrays["index"] = np.array(json.dumps(index))
-        write_arrays(self.trial_folder(trial_id) / "posterior.npz", arrays)
+        write_arrays(self.posterior_path(trial_id, fold), arrays)
 
-    def read_posterior(self, trial_id: str) -> Posterior | None:
+    def read_posterior(self, trial_id: str, fold: int = 0) -> Posterior | None:
         """None if there is none that can be read."""
-        path = self.trial_folder(trial_id) / "posterior.npz"
+        path = self.posterior_path(trial_id, fold)
         if not path.is_file():
             return None
         try:

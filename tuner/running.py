@@ -44,7 +44,7 @@ class TrialRunner(SearchResults):
         self._progress.started(trial.trial_id, proposal.stage, self._ended(records))
         try:
             front = [r.metrics for r in answers.front_of(records, self.blueprint.goals)]
-            outcome, posterior = self._train(trial, proposal, training, front)
+            outcome, posteriors = self._train(trial, proposal, training, front)
             self._check_metrics(outcome.metrics)
         except keras_tuner.errors.FatalError:
             raise
@@ -53,7 +53,8 @@ class TrialRunner(SearchResults):
                 "".join(traceback.format_exception_only(error)).strip()
             ) from error
         if self.project.read_outcome(trial.trial_id) is None:  # else another worker was faster
-            self.project.write_posterior(trial.trial_id, posterior)
+            for fold, posterior in enumerate(posteriors):
+                self.project.write_posterior(trial.trial_id, posterior, fold)
             self.project.write_outcome(trial.trial_id, outcome)
         values = [goal.value(outcome.metrics) for goal in self.blueprint.goals]
         return {**outcome.metrics, "multi_objective": float(sum(values))}
@@ -77,13 +78,13 @@ class TrialRunner(SearchResults):
         proposal: TrialProposal,
         training: Training,
         front: list[dict[str, float]],
-    ) -> tuple[Outcome, Posterior]:
+    ) -> tuple[Outcome, tuple[Posterior, ...]]:
         return run(
             self.blueprint,
             proposal.configuration,
             trial.hyperparameters,
             training,
-            reference=self._reference(proposal),
+            reference=self._reference(proposal, training.folds),
             front=front,
             seed=self._trial_seed(trial),
             callbacks=lambda fold: self._callbacks(trial, training, fold),
@@ -108,14 +109,17 @@ class TrialRunner(SearchResults):
             )
         return proposal
 
-    def _reference(self, proposal: TrialProposal) -> Reference | None:
+    def _reference(self, proposal: TrialProposal, folds: int = 0) -> Reference | None:
         if proposal.reference is None:
             return None
-        posterior = self.project.read_posterior(proposal.reference)
         parent = self.project.read_proposal(proposal.reference)
-        if posterior is None or parent is None:
+        read = [
+            self.project.read_posterior(proposal.reference, fold) for fold in range(max(folds, 1))
+        ]
+        posteriors = tuple(posterior for posterior in read if posterior is not None)
+        if parent is None or len(posteriors) < len(read):
             return None
-        return Reference(parent.configuration, posterior)
+        return Reference(parent.configuration, posteriors)
 
     def _trial_seed(self, trial: Trial) -> int:
         state = np.random.SeedSequence((self.seed, int(trial.trial_id))).generate_state(1)

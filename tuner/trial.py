@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Generator, Sequence
+from itertools import count
 from typing import Any, NamedTuple
 
 import keras
@@ -36,10 +37,16 @@ _SIZE_MARGIN = math.log(4.0)
 
 
 class Reference(NamedTuple):
-    """The trial whose weights are inherited."""
+    """The trial whose weights are inherited.
+
+    Attributes:
+        configuration: What it tried.
+        posteriors: What its network has learnt, of each fold: a network must not inherit from one
+            that has seen its validation images.
+    """
 
     configuration: Configuration
-    posterior: Posterior
+    posteriors: tuple[Posterior, ...]
 
 
 class Blueprint(NamedTuple):
@@ -127,7 +134,7 @@ def run(
     front: Sequence[dict[str, float]],
     seed: int,
     callbacks: Callable[[int], list[keras.callbacks.Callback]],
-) -> tuple[Outcome, Posterior]:
+) -> tuple[Outcome, tuple[Posterior, ...]]:
     """Trains a configuration, once for every fold, and measures what is left after pruning.
 
     Args:
@@ -141,7 +148,7 @@ def run(
         callbacks: Gives the callbacks of the training of a fold.
 
     Returns:
-        The outcome, over the folds the mean of every metric, and what the first network has learnt.
+        The outcome, over the folds the mean of every metric, and what each network has learnt.
     """
     start = time.perf_counter()
     schedule = schedule_of(
@@ -150,7 +157,9 @@ def run(
         inherits=reference is not None,
         recovery=training.recovery,
     )
-    measured, posterior, reason, epochs = [], None, "", 0
+    measured: list[dict[str, float]] = []
+    posteriors: list[Posterior] = []
+    reason, epochs = "", 0
     network: dict[str, Any] = {}
     with freed():
         models = _models(blueprint, configuration, hp, reference, seed)
@@ -162,7 +171,7 @@ def run(
             measured.append({**_validation(history), **blueprint.metrics(small, footprint)})
             if any(goal.name == QUANTIZED_ERROR for goal in blueprint.goals):
                 measured[-1][QUANTIZED_ERROR] = quantized_error(small, part)
-            posterior = posterior or posterior_of(model)
+            posteriors.append(posterior_of(model))
             network = network or to_json(facts_of(read(small), footprint))
             reason = reason or watch.reason
             epochs += len(history["loss"])
@@ -173,7 +182,7 @@ def run(
     more = {} if isinstance(blueprint.hypermodel, SparseCNN) else declared
     more = {name: value for name, value in more.items() if name not in configuration}
     seconds = time.perf_counter() - start
-    return Outcome(checked(metrics), reason, epochs, seconds, more, network), posterior or {}
+    return Outcome(checked(metrics), reason, epochs, seconds, more, network), tuple(posteriors)
 
 
 def _models(
@@ -183,24 +192,24 @@ def _models(
     reference: Reference | None,
     seed: int,
 ) -> Generator[keras.Model, None, None]:
-    """The network before its training, as often as it is asked for.
+    """The network before its training, one after the other for the folds.
 
     Our own is the same object every time. A user's is built anew: it may have a state that only
     its author knows.
     """
-    while True:
-        keras.backend.clear_session()  # layers without a name get the same names every time
-        model = blueprint.build(configuration, hp, seed)
-        if reference is not None:
-            sources, theirs = map(blueprint.sources, (configuration, reference.configuration))
-            inherit(model, reference.posterior, sources, theirs)
-        if not isinstance(blueprint.hypermodel, SparseCNN):
-            yield model
-            continue
-        start = Start(model)
-        while True:
-            yield model
+    theirs = reference and blueprint.sources(reference.configuration)
+    sources = reference and blueprint.sources(configuration)
+    start: Start | None = None
+    for fold in count():
+        if start is None:
+            keras.backend.clear_session()  # layers without a name get the same names every time
+            model = blueprint.build(configuration, hp, seed)
+            start = Start(model) if isinstance(blueprint.hypermodel, SparseCNN) else None
+        else:
             start.restore()
+        if reference is not None:
+            inherit(model, reference.posteriors[fold], sources, theirs)
+        yield model
 
 
 def checked(metrics: dict[str, float]) -> dict[str, float]:

@@ -39,10 +39,10 @@ class ComputedTuner(SparseTuner):
         reference = self._reference(proposal)
         if reference is not None:
             metrics["inherited_from"] = float(
-                reference.posterior["layer"].variables["kernel"][0, 0]
+                reference.posteriors[0]["layer"].variables["kernel"][0, 0]
             )
         posterior = {"layer": LayerState("Dense", {"kernel": np.full((2, 2), float(number))})}
-        return Outcome(metrics, "", 1, 0.0), posterior
+        return Outcome(metrics, "", 1, 0.0), (posterior,)
 
 
 def computed(folder, max_trials=20, **kwargs):

@@ -222,8 +222,8 @@ def test_metrics_that_are_no_numbers_do_not_stop_the_search(tmp_path):
     original = tuner._train
 
     def strange(*args):
-        outcome, posterior = original(*args)
-        return outcome._replace(metrics={**outcome.metrics, "model_size": np.nan}), posterior
+        outcome, posteriors = original(*args)
+        return outcome._replace(metrics={**outcome.metrics, "model_size": np.nan}), posteriors
 
     tuner._train = strange
     search(tuner)

@@ -3,10 +3,13 @@
 import json
 
 import keras
+import keras_tuner
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras_sparse.tuner import Budget, SparseCNN, SparseTuner, trial
+from keras_sparse.tuner.project import TrialProposal
+from keras_sparse.tuner.training import Training
 
 from keras_sparse import datasets, measure
 from keras_sparse.layers import SpVDDense
@@ -179,6 +182,61 @@ def iter_anew(models, args):
     """A network that is built and traced for each fold."""
     while True:
         yield next(models(*args))
+
+
+def test_no_fold_inherits_from_a_network_that_has_seen_its_validation_images(digits, tmp_path):
+    given = arguments(digits, 120)
+    noise = np.random.default_rng(0).integers(0, 2, 120)  # can only be learnt by heart
+    fixed = {
+        "num-filters": (32, 32),
+        "kernel-size": (3, 3),
+        "layer-type": ["Conv2D"],
+        "global-pooling": ["none"],
+        "pooling-window": (1, 1),
+        "stride": (1, 1),
+    }
+    shapes = {k: v for k, v in SMALL.items() if not k.startswith(("pruning", "zero"))} | fixed
+    model = SparseCNN((8, 8, 1), 2, None, ranges=shapes, learning_rate=1e-2)
+    configuration = model.repaired(model.space.sample(np.random.default_rng(0)))
+    tuner = SparseTuner(model, max_trials=2, directory=tmp_path, seed=1)
+    given["x"] = given["x"] + np.random.default_rng(1).normal(size=given["x"].shape)
+    training = Training(given["x"].astype("float32"), noise, None, epochs=60, folds=2, total=120)
+    first, posteriors = _run(tuner, configuration, training, None)
+    assert len(posteriors) == 2
+    assert first.metrics["accuracy"] > 0.9
+    reference = trial.Reference(configuration, posteriors)
+    heir, _ = _run(tuner, configuration, training, reference)
+    assert heir.metrics["accuracy"] > 0.9
+    assert heir.metrics["val_accuracy"] < 0.65
+    # Had both folds the network of the first fold, the second would know its answers.
+    swapped = trial.Reference(configuration, (posteriors[0], posteriors[0]))
+    known, _ = _run(tuner, configuration, training, swapped)
+    assert known.metrics["val_accuracy"] > heir.metrics["val_accuracy"] + 0.1
+
+
+def _run(tuner, configuration, training, reference):
+    return trial.run(
+        tuner.blueprint,
+        configuration,
+        keras_tuner.HyperParameters(),
+        training,
+        reference=reference,
+        front=[],
+        seed=1,
+        callbacks=lambda fold: [],
+    )
+
+
+def test_the_weights_of_all_folds_are_kept_and_inherited(digits, tmp_path):
+    given = arguments(digits, 200)
+    tuner = SparseTuner(space(), max_trials=1, directory=tmp_path, seed=1)
+    tuner.search(given["x"], given["y"], folds=2, epochs=1, verbose=0)
+    record = tuner.trials()[0]
+    heir = TrialProposal(record.configuration, record.trial_id, 1, {})
+    assert len(tuner._reference(heir, 2).posteriors) == 2
+    assert len(tuner._reference(heir).posteriors) == 1
+    # A trial whose folds are not all known trains from scratch.
+    assert tuner._reference(heir, 3) is None
 
 
 def test_a_diverging_trial_is_recorded(digits, tmp_path):

@@ -243,11 +243,17 @@ def write_figures(places: Places) -> list[Path]:
 
 
 def ablation_of(places: Places) -> AblationFacts | None:
-    """What the searches with and without pruning say; None before there are some of both."""
+    """What the searches with and without pruning say; None before there are ended ones of both."""
     groups = []
     for pruned in (True, False):
-        searches = [opened(ablation_settings(pruned, seed), places) for seed in ABLATION_SEEDS]
-        groups.append([search.records for search in searches if search is not None])
+        ended = []
+        for seed in ABLATION_SEEDS:
+            settings = ablation_settings(pruned, seed)
+            search = opened(settings, places)
+            records = search.records if search is not None else ()
+            if sum(record.status != "running" for record in records) >= settings.trials:
+                ended.append(records)
+        groups.append(ended)
     return ablation_facts(groups[0], groups[1], _ABLATION_ACCURACY) if all(groups) else None
 
 

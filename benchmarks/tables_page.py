@@ -302,5 +302,7 @@ def readme_table(places: Places) -> str:
                 if row.published.method == "SpArSe":
                     cells = [f"{data}, table {table}", f"{row.published.accuracy:.2%}"]
                     cells += [_published_size(row), *_answer_cells(row.by_validation, table)]
+                    if outcome.looks > 1:
+                        cells[-1] += f" ({outcome.looks} looks at the test set)"
                     lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

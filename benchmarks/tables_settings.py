@@ -196,7 +196,7 @@ _STRUCTURED_SETS = {
         "structured",
         epochs=8,
         # Twice the rows' memory and size: the end trims wide networks to a few weights a map, which
-        # is worth 4 points more than narrow networks of that size.
+        # does better than narrow networks of that size.
         budget=Budget(ram=2620, flash=4096, accuracy=0.70),
         networks=(
             paired(6, 8, 16, 16, down=2),  # inputs up to 1 176: trimmed, inside Table 2's row
@@ -267,7 +267,7 @@ _UNSTRUCTURED_SETS = {
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
         budget=Budget(flash=3200, accuracy=0.70),
         epochs=5,  # heats tell wide networks apart, which take long
-        # Wide: trimmed to 3 200 weights, the second is 2.5 points ahead of the first.
+        # Two of them wide: the end trims them to a few weights a map.
         networks=(
             averaged(8, 16, 16, 24),
             averaged(12, 24, 32, 48),

@@ -13,6 +13,7 @@ from keras_sparse.deploy.c.boards.elf import sizes
 from keras_sparse.deploy.c.boards.known import WARNINGS
 from keras_sparse.deploy.c.generating import Firmware
 
+from ..needs import require
 from .firmware import flatbuffer_of, images_for
 from .networks import every_layer, randomised
 
@@ -80,6 +81,7 @@ def test_what_is_missing_is_named(
 @pytest.mark.parametrize("board", BOARDS)
 def test_sizes_are_those_that_binutils_show(board: str, case: Case, tmp_path: Path) -> None:
     known = BOARDS[board]
+    require(f"{known.prefix}size")
     program = tmp_path / "firmware.elf"
     command = (*tools.compiler(known), *WARNINGS, "-o", str(program), "model.c", *known.main)
     folder = case.firmware.directory

@@ -14,6 +14,7 @@ from keras_sparse.deploy.c.estimating import streamed_ram, table_bytes
 from keras_sparse.deploy.c.integer_graph import UnsupportedError, read_graph
 from keras_sparse.footprint import measure, read
 
+from ..needs import require, require_board
 from .firmware import flatbuffer_of, images_for, mismatches
 from .networks import every_layer, randomised, sampled
 
@@ -105,6 +106,7 @@ def kernels() -> tuple[bytes, np.ndarray, np.ndarray]:
 def test_every_kernel_on_every_board_equals_tflite_micro(
     board: str, encoding: str, kernels: tuple[bytes, np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
+    require_board(board)
     flatbuffer, q, expected = kernels
     firmware = to_c(flatbuffer, tmp_path / "firmware", encoding=encoding)
     used = set(re.findall(r"ks_conv_(\w+)\(", (firmware.directory / "model.c").read_text()))
@@ -119,6 +121,7 @@ def test_every_kernel_on_every_board_equals_tflite_micro(
 def test_boards_equal_tflite_micro_and_take_what_was_planned(
     board: str, network: tuple[bytes, np.ndarray, np.ndarray], tmp_path: Path
 ) -> None:
+    require_board(board)
     flatbuffer, q, expected = network
     firmware = to_c(flatbuffer, tmp_path / "firmware")
     run = run_on_board(firmware.directory, board, q[:12])
@@ -149,6 +152,7 @@ def test_sections_have_the_planned_size_and_compilers_do_not_complain(
     network: tuple[bytes, np.ndarray, np.ndarray],
     tmp_path: Path,
 ) -> None:
+    require(f"{prefix}gcc")
     firmware = to_c(network[0], tmp_path / "firmware")
     command = [f"{prefix}gcc", *flags, *WARNINGS, "-Werror", "-O2", "-c", "model.c", "-o", "x.o"]
     subprocess.run(command, cwd=firmware.directory, check=True)
@@ -231,6 +235,7 @@ def test_bad_input_is_refused_in_a_sentence(
 
 
 def test_a_network_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    require_board("uno")
     image = keras.Input((24, 40, 1))
     x = L.Conv2D(40, 3)(image)
     model = keras.Model(image, L.Dense(2)(L.GlobalAveragePooling2D()(L.Conv2D(4, 3)(x))))

@@ -6,6 +6,8 @@ from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
+from ..needs import require
+
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
@@ -15,6 +17,7 @@ _FLAGS = (
 @contextmanager
 def browser(profile, width=1200, height=900):
     """A driver whose console is kept; `profile` is a fresh folder."""
+    require("chromedriver")
     options = Options()
     for flag in (*_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},{height}"):
         options.add_argument(flag)

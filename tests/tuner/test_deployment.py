@@ -12,6 +12,8 @@ from keras_sparse.tuner.reading import read_search
 from keras_sparse import datasets, sparsity, strip
 from keras_sparse.files import write_json
 
+from ..needs import require_board
+
 CNN = SparseCNN(
     (8, 8, 1),
     10,
@@ -74,6 +76,7 @@ def test_trials_are_chosen_by_their_number_or_as_the_best(folder):
 
 
 def test_a_trial_is_deployed_and_what_was_measured_is_kept(folder, tmp_path):
+    require_board("uno")
     deployed = deploy_trial(folder, out=tmp_path / "firmware", epochs=0, images=3)
     assert deployed.problem == ""
     facts = deployed.facts

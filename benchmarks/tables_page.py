@@ -40,7 +40,8 @@ _HEAD = """# Results: the paper's tables
 
 Written by `python -m benchmarks.tables --page` from the files under `benchmarks/results/tables`; do
 not edit. Networks are chosen on validation images, the test images are used once, for the final
-front; where they were used again, it says so, and what they had said before. Accuracies are on test images in int8 on TFLite Micro unless it says otherwise. *By
+front; where they were used again, it says so, and what they had said before.
+Accuracies are on test images in int8 on TFLite Micro unless it says otherwise. *By
 validation*: of the networks at most as large as a row, the most accurate on validation images. *By
 test*: the paper's rule, the most accurate on test images, which flatters. Sizes are in bytes at 8
 bits; MS counts non-zero parameters as the paper does, flash also what the indices take; WM1 and WM2

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from keras_sparse.tuner.project import read_json
 
 from benchmarks.record import commit, environment
-from benchmarks.tables_candidates import Candidate, tables_of
+from benchmarks.tables_candidates import Candidate
 from benchmarks.tables_front import finished, members_of, options_of
-from benchmarks.tables_rows import Outcome, outcome_of
+from benchmarks.tables_rows import answers_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import Final, Settings
 from benchmarks.tables_training import in_int8
@@ -47,7 +47,16 @@ def variants_of(final: Final) -> dict[str, Variant]:
 def measure_effects(
     settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
 ) -> bool:
-    """Trains what has not been trained; returns whether it came to the end."""
+    """Trains what has not been trained; returns whether it came to the end.
+
+    Raises:
+        ValueError: The members had the validation images for training, too.
+    """
+    if settings.final.folds:
+        raise ValueError(
+            "The effects are judged on validation images, which must not be training images. "
+            f"Received: {settings.name} with final.folds={settings.final.folds}"
+        )
     path = places.state(settings) / "effects.json"
     member, record = hardest_member(settings, places)
     candidate = Candidate(record["trial"], record["trimmed to"], record.get("memory trimmed to"))
@@ -88,14 +97,7 @@ def hardest_member(settings: Settings, places: Places) -> tuple[str, dict[str, A
             f"The effects are those of the long training: run the parts search and final of "
             f"{settings.name} first. Received: no members"
         )
-    missed = [
-        row.by_validation.member
-        for table in tables_of(settings)
-        for row in (outcome_of(settings, table, places) or Outcome((), 0, "")).rows
-        if row.published.method == "SpArSe"
-        and row.by_validation
-        and not row.by_validation.dominates
-    ]
+    missed = [answer.member for answer in answers_of(settings, places) if not answer.dominates]
     if missed:
         return missed[0], members[missed[0]]
     return max(members.items(), key=lambda item: item[1].get("trimmed to") or 0)

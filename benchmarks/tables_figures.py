@@ -11,7 +11,7 @@ from keras_sparse.tuner.plots import plot_front, plot_lineage, plot_scatter, plo
 from keras_sparse.tuner.reading import Search, read_search
 from matplotlib.figure import Figure
 
-from benchmarks.tables_rows import baselines_of, outcome_of
+from benchmarks.tables_rows import answers_of, baselines_of
 from benchmarks.tables_search import Places
 from benchmarks.tables_settings import (
     ABLATION_SEEDS,
@@ -259,12 +259,7 @@ def ablation_of(places: Places) -> AblationFacts | None:
 
 def _winners(settings: Settings, search: Search, places: Places) -> list[str]:
     """Trials that answer the paper's rows; before there are answers the best within the budget."""
-    trials = []
-    for table in [t for t, kind in PRUNING.items() if kind == settings.pruning]:
-        outcome = outcome_of(settings, table, places)
-        for row in outcome.rows if outcome else ():
-            if row.published.method == "SpArSe" and row.by_validation is not None:
-                trials.append(row.by_validation.member.split("-")[0])
+    trials = [answer.member.split("-")[0] for answer in answers_of(settings, places)]
     best = search.best or search.front[0]
     known = {record.trial_id for record in search.records}
     return [t for t in dict.fromkeys(trials or [best.trial_id]) if t in known]

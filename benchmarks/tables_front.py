@@ -228,7 +228,8 @@ def begin_anew(settings: Settings, places: Places) -> None:
     state = places.state(settings)
     test = read_json(state / "test.json")
     if isinstance(test, dict):
-        write_json(state / "earlier.json", test)
+        before = read_json(state / "earlier.json")
+        write_json(state / "earlier.json", {**test, "earlier": before} if before else test)
     for name in ("members", "firmware"):
         shutil.rmtree(state / name, ignore_errors=True)
     for name in ("heats.json", "effects.json", "test.json"):

@@ -112,15 +112,16 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
 
 
 def _earlier(settings: Settings, places: Places) -> list[str]:
-    """What an earlier look at the test set said."""
-    earlier = read_json(places.state(settings) / "earlier.json")
-    if not isinstance(earlier, dict):
-        return []
-    seen = [f"`{name}` {found['int8']:.2%}" for name, found in earlier["accuracy"].items()]
-    return [
-        f"Before the members were chosen and trained anew, those of commit {earlier['commit']} had "
-        f"on it: {', '.join(seen)}."
-    ]
+    """What earlier looks at the test set said, the last one first."""
+    lines, earlier = [], read_json(places.state(settings) / "earlier.json")
+    while isinstance(earlier, dict):
+        seen = [f"`{name}` {found['int8']:.2%}" for name, found in earlier["accuracy"].items()]
+        lines.append(
+            f"Before the members were chosen and trained anew, those of commit {earlier['commit']} "
+            f"had on it: {', '.join(seen)}."
+        )
+        earlier = earlier.get("earlier")
+    return lines
 
 
 def _cpu(records: Any, name: str = "cpu_seconds") -> float:

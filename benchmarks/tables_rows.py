@@ -74,6 +74,17 @@ def outcome_of(settings: Settings, table: int, places: Places) -> Outcome | None
     return Outcome(rows, int(test["looks"]), str(test.get("commit", "")))
 
 
+def answers_of(settings: Settings, places: Places) -> list[Answer]:
+    """The networks that stand against the paper's own rows, by validation; none before the test."""
+    outcomes = [outcome_of(settings, table, places) for table in tables_of(settings)]
+    return [
+        row.by_validation
+        for outcome in outcomes
+        for row in (outcome.rows if outcome else ())
+        if row.published.method == "SpArSe" and row.by_validation is not None
+    ]
+
+
 def row_of(
     row: Published, members: Mapping[str, dict[str, Any]], accuracies: Mapping[str, dict[str, Any]]
 ) -> Row:
@@ -113,12 +124,7 @@ def write_firmware(settings: Settings, places: Places) -> list[str]:
 
     Only what is the network's own: `to_c` on the `.tflite` beside it adds the runtime.
     """
-    names = {
-        row.by_validation.member
-        for table in tables_of(settings)
-        for row in (outcome_of(settings, table, places) or Outcome((), 0, "")).rows
-        if row.by_validation is not None and row.published.method == "SpArSe"
-    }
+    names = {answer.member for answer in answers_of(settings, places)}
     state = places.state(settings)
     for name in sorted(names):
         flatbuffer = (state / "members" / f"{name}.tflite").read_bytes()

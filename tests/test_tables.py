@@ -471,4 +471,10 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     assert "looked at 3 times" in page
     assert f"`{next(iter(members))}` {test['accuracy'][next(iter(members))]['int8']:.2%}" in page
     assert "(cross-validation)" in page
+    with pytest.raises(ValueError, match="final.folds=2"):
+        run_table(folds, data, places, Deadline(None), parts=("effects",))
+    begin_anew(folds, places)  # both earlier rounds stay known
+    earlier = json.loads((state / "earlier.json").read_text())
+    assert set(earlier["accuracy"]) == set(chosen)
+    assert set(earlier["earlier"]["accuracy"]) == set(members)
     assert readme.read_text().endswith("after")

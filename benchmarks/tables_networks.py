@@ -14,7 +14,7 @@ class Network(NamedTuple):
     Attributes:
         layers: For each block its convolutions: (filters, kernel, stride).
         pools: Pooling window after each block.
-        down: Max-pooling of the image before; 1 for none.
+        down: Pooling of the image before; 1 for none. The mean where the space has a choice.
         averaged: Whether each map of the last block is averaged to one value.
     """
 
@@ -76,6 +76,7 @@ def configuration_of(
         "downsample-input": network.down > 1,
         "downsample-input-in-depth": False,
         "input-downsampling-rate": max(network.down, 2),
+        "input-pooling-type": "average",
         "pretraining": False,
         "zero-regularization-epochs": 5,
         "annealing-epochs": 20,

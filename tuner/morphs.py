@@ -15,6 +15,7 @@ import numpy as np
 from .graph_builder import repaired
 from .hypermodel import SparseCNN
 from .parameters import Configuration, Parameter, Space, Value
+from .space import INPUT_POOLING
 
 Change = dict[str, tuple[Value, Value]]
 """(old, new) by the parameter's name."""
@@ -159,7 +160,8 @@ def apply(
 
 def rows_of(model: SparseCNN) -> dict[str, Row]:
     """The rows of the model's space by name."""
-    return PAPER_ROWS if model.space_name == "paper" else EXTENDED_ROWS
+    rows = PAPER_ROWS if model.space_name == "paper" else EXTENDED_ROWS
+    return {**rows, **OPTIONAL_ROWS} if INPUT_POOLING in model.space.parameters else rows
 
 
 # Moves of a single parameter.
@@ -316,3 +318,6 @@ EXTENDED_ROWS: dict[str, Row] = {
     "pooling-type": _draw_row("pooling-type"),
     "global-pooling": _draw_row("global-pooling"),
 }
+
+OPTIONAL_ROWS: dict[str, Row] = {INPUT_POOLING: _draw_row(INPUT_POOLING)}
+"""For spaces that have the parameter."""

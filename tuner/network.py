@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Protocol
 from keras_sparse.footprint.graph import Shape
 
 from .parameters import Configuration
-from .space import block_key, layer_key
+from .space import INPUT_POOLING, block_key, layer_key
 
 Kernel = tuple[int, int]
 
@@ -187,7 +187,8 @@ class _Assembler:
             largest = max(x.shape[:2])
             if rate > largest:
                 self.repairs["input-downsampling-rate"] = largest
-            x = self._pool(x, "input-pool", "max", rate)
+            kind = self.values.get(INPUT_POOLING, "max")
+            x = self._pool(x, "input-pool", kind, rate)
         return x
 
     def _pool(self, x: Node, name: str, kind: str, window: int) -> Node:

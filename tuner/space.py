@@ -4,6 +4,9 @@
 names: padding, pooling window, residual connections, thresholds of the fully connected (FC) layers.
 `extended_space` adds strides, average and global pooling and blocks without pooling, and samples
 filters and FC weights evenly in their logarithm, down to the very small.
+
+One parameter is there only where `ranges` names it: input-pooling-type, "max" or "average", of a
+down-sampled input. Without it, as in the paper, the largest pixel is taken.
 """
 
 import math
@@ -18,6 +21,8 @@ LAYER_TYPES = ("Conv2D", "DownsampledConv2D", "SeparableConv2D")
 SPACES = ("extended", "paper")
 PRUNING = ("unstructured", "structured", None)
 BOTH = (False, True)
+INPUT_POOLING = "input-pooling-type"
+"""Only in spaces whose ranges name it: configurations found without it stay whole."""
 
 
 def layer_key(stem: str, block: int, layer: int) -> str:
@@ -43,7 +48,7 @@ def cnn_space(space: str, channels: int, pruning: str | None, ranges: Ranges) ->
     is_extended = space == "extended"
     blocks = _highest(ranges, ["num-conv-blocks"], 2)
     parameters = [
-        *_input(channels),
+        *_input(channels, ranges),
         *(_training() if pruning else ()),
         *_global(is_extended, blocks),
         *(
@@ -69,7 +74,9 @@ def _highest(ranges: Ranges, names: list[str], default: int) -> int:
     return default
 
 
-def _input(channels: int) -> list[Parameter]:
+def _input(channels: int, ranges: Ranges) -> list[Parameter]:
+    is_downsampled: Condition = {"downsample-input": (True,)}
+    kind = Parameter(INPUT_POOLING, ("max", "average"), conditions=(is_downsampled,))
     depth = [Parameter("downsample-input-in-depth", BOTH)] if channels > 1 else []
     return [
         *depth,
@@ -79,8 +86,9 @@ def _input(channels: int) -> list[Parameter]:
             low=2,
             high=4,
             step=1,
-            conditions=({"downsample-input": (True,)},),
+            conditions=(is_downsampled,),
         ),
+        *([kind] if INPUT_POOLING in ranges else ()),
     ]
 
 

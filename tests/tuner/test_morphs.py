@@ -145,6 +145,20 @@ def test_a_morphed_network_can_be_built_in_keras():
         assert model.network(configuration).output_shape == (None, 3)
 
 
+@pytest.mark.parametrize("space", ["paper", "extended"])
+def test_a_row_for_the_pooling_of_the_input_where_the_space_has_it(space):
+    ranges = {"input-pooling-type": ["max", "average"], "downsample-input": [True]}
+    model = SparseCNN((12, 12, 1), 3, space=space, ranges=ranges)
+    rng = np.random.default_rng(0)
+    start = model.sample(rng)
+    result = morph(model, start, rng, rows=["input-pooling-type"])
+    old, new = result.changes["input-pooling-type"]
+    assert {old, new} == {"max", "average"} and len(result.changes) == 1
+    without = SparseCNN((12, 12, 1), 3, space=space)
+    with pytest.raises(ValueError, match="rows must be some of"):
+        morph(without, without.sample(rng), rng, rows=["input-pooling-type"])
+
+
 def test_papers_morphs_do_not_reach_what_no_row_names():
     model = paper()
     rng = np.random.default_rng(1)

@@ -92,6 +92,19 @@ def test_extended_space_adds_parameters():
     assert stems == {"stride", "pooling-type", "global-pooling"}
 
 
+def test_how_an_input_is_downsampled_is_a_parameter_only_where_ranges_name_it():
+    choices = ["max", "average"]
+    model = SparseCNN((32, 32, 3), 10, ranges={"input-pooling-type": choices})
+    assert "input-pooling-type" not in SparseCNN((32, 32, 3), 10).space.parameters
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        c = model.sample(rng)
+        assert ("input-pooling-type" in c) == c["downsample-input"]
+        kinds = {op.kind for op in model.graph(c).operators if op.name == "input-pool"}
+        kind = {"max": "MaxPooling2D", "average": "AveragePooling2D"}
+        assert kinds == ({kind[c["input-pooling-type"]]} if c["downsample-input"] else set())
+
+
 def test_without_pruning_there_are_no_pruning_parameters():
     names = SparseCNN((8, 8, 1), 10, None).space.parameters
     assert not any("threshold" in n or n in ("alpha", "annealing-epochs") for n in names)

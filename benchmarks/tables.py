@@ -99,7 +99,13 @@ def main() -> None:
     parser.add_argument("--part", choices=PARTS, help="only this one; the default is all")
     parser.add_argument("--seconds", type=float, help="after so many nothing new is started")
     parser.add_argument("--again", action="store_true", help="look at the test set once more")
-    parser.add_argument("--anew", action="store_true", help="choose and train all members anew")
+    parser.add_argument(
+        "--anew",
+        nargs="?",
+        choices=("members", "search"),
+        const="members",
+        help="choose and train all members anew; with `search` after a new search",
+    )
     parser.add_argument("--ablation", action="store_true", help="with and without pruning")
     parser.add_argument("--effects", action="store_true", help="long training without each option")
     parser.add_argument("--page", action="store_true", help="write the results page and figures")
@@ -123,7 +129,7 @@ def main() -> None:
         parts = (arguments.part,) if arguments.part else everything
         parts = ("effects",) if arguments.effects else parts
         if arguments.anew:
-            begin_anew(settings, places)
+            begin_anew(settings, places, search=arguments.anew == "search")
         left = run_table(
             settings,
             datasets.load(arguments.data),

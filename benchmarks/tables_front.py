@@ -25,6 +25,7 @@ from benchmarks.tables_candidates import Candidate, competitors, finalists
 from benchmarks.tables_folds import folds_of, merged
 from benchmarks.tables_search import Places, is_searched
 from benchmarks.tables_settings import MEMORY, Final, Settings
+from benchmarks.tables_state import forget
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
 from keras_sparse import datasets, measure
@@ -219,11 +220,16 @@ def members_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:
     return {path.stem: dict(read_json(path) or {}) for path in paths}
 
 
-def begin_anew(settings: Settings, places: Places) -> None:
+def begin_anew(settings: Settings, places: Places, *, search: bool = False) -> None:
     """Forgets the members of a search, not how often the test set was asked about such.
 
     For a better way to choose or train them. What the test set said of the last ones stays in
     `earlier.json` and on the page, where everyone can see that there was a look before.
+
+    Args:
+        settings: Of the search.
+        places: Its folders.
+        search: Whether its trials are forgotten, too: for a better space.
     """
     state = places.state(settings)
     test = read_json(state / "test.json")
@@ -234,6 +240,8 @@ def begin_anew(settings: Settings, places: Places) -> None:
         shutil.rmtree(state / name, ignore_errors=True)
     for name in ("heats.json", "effects.json", "test.json"):
         (state / name).unlink(missing_ok=True)
+    if search:
+        forget(places.folder(settings), state)
 
 
 def look_at_test(

@@ -111,6 +111,14 @@ def _copy_posteriors(
     return total
 
 
+def forget(folder: Path, state: Path) -> None:
+    """Removes the folder of a search and its trimmed state, not what came of its members."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(state / "posteriors", ignore_errors=True)
+    for name in (*STATE_FILES, "trials.jsonl"):
+        (state / name).unlink(missing_ok=True)
+
+
 def restore(state: Path, folder: Path) -> int:
     """Makes the folder of a search from its trimmed state, unless the folder exists.
 

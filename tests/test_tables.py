@@ -34,7 +34,7 @@ from benchmarks.tables_settings import (
     hypermodel_of,
     settings_of,
 )
-from benchmarks.tables_state import MOST_BYTES, fronts_of, restore, save_state
+from benchmarks.tables_state import MOST_BYTES, forget, fronts_of, restore, save_state
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
 from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
@@ -97,6 +97,18 @@ def test_a_folder_that_is_there_is_not_restored_over(tmp_path):
     assert restore(tmp_path / "state", tmp_path / "mine") == 0
     assert not list((tmp_path / "mine").iterdir())
     assert restore(tmp_path / "nothing", tmp_path / "new") == 0
+
+
+def test_a_forgotten_search_begins_anew_and_its_looks_at_the_test_set_stay(tmp_path):
+    tuner = computed(tmp_path / "runs", 6)
+    search(tuner)
+    state = tmp_path / "state"
+    save_state(tuner.project.folder, state)
+    (state / "earlier.json").write_text("{}")
+    forget(tuner.project.folder, state)
+    assert restore(state, tuner.project.folder) == 0
+    assert not tuner.project.folder.exists()
+    assert [path.name for path in state.iterdir()] == ["earlier.json"]
 
 
 # Settings.
@@ -477,4 +489,7 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     earlier = json.loads((state / "earlier.json").read_text())
     assert set(earlier["accuracy"]) == set(chosen)
     assert set(earlier["earlier"]["accuracy"]) == set(members)
+    begin_anew(folds, places, search=True)
+    assert not is_searched(folds, places)
+    assert json.loads((state / "earlier.json").read_text()) == earlier
     assert readme.read_text().endswith("after")

@@ -393,10 +393,27 @@ def test_the_same_seed_moves_the_same_batches():
     assert not np.array_equal(first, batches(2))
 
 
+def test_a_network_that_guesses_is_no_baseline():
+    data = datasets.load("digits")
+    model = keras.Sequential(
+        [
+            keras.Input(data.input_shape),
+            keras.layers.Flatten(),
+            keras.layers.Dense(data.num_classes, kernel_initializer="zeros"),
+        ]
+    )
+    with pytest.raises(ValueError, match="A baseline must have learnt something"):
+        tables_lenet.check_learnt(model, data)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.fit(data.x_train, data.y_train, epochs=2, verbose=0)
+    tables_lenet.check_learnt(model, data)
+
+
 @pytest.mark.slow
 def test_lenet_goes_on_where_the_time_was_over(tmp_path, monkeypatch):
     monkeypatch.setitem(tables_lenet.LENET_EPOCHS, "tiny", 10)
     monkeypatch.setattr(tables_lenet.lenet, "FINETUNED", 1)
+    monkeypatch.setattr(tables_lenet, "_LEARNT", -1.0)  # so few epochs of noise teach nothing
     data, places = tiny_data(), Places(tmp_path / "runs", tmp_path / "results")
     chances = iter([False, True])
     assert tables_lenet.lenet_spvd(data, places, lambda: next(chances)) is None

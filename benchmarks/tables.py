@@ -9,9 +9,10 @@
 
 Every command goes on where it was stopped (`--anew` only the first time), also on another machine:
 what it needs is committed under benchmarks/results/tables. Tables 2 and 3 come from one search. A
-command does in this order: the search (`--part search`), heats and longer training of the members
-of the front that validation chooses (`final`), the test set, once (`test`), baselines
-(`baselines`). What is set to what, and why: `benchmarks/tables_settings.py`.
+command does in this order: the search (`--part search`); baselines, the sizes of which are rows to
+stand against (`baselines`); heats and longer training of the members of the front that validation
+chooses (`final`); the test set, once (`test`). What is set to what, and why:
+`benchmarks/tables_settings.py`.
 """
 
 import argparse
@@ -23,8 +24,9 @@ from benchmarks.tables_baselines import run_baselines
 from benchmarks.tables_effects import measure_effects
 from benchmarks.tables_front import begin_anew, finish_front, look_at_test, members_of
 from benchmarks.tables_page import write_page
+from benchmarks.tables_places import Places
 from benchmarks.tables_rows import write_firmware
-from benchmarks.tables_search import Places, search
+from benchmarks.tables_search import search
 from benchmarks.tables_settings import (
     ABLATION_SEEDS,
     VARIANTS,
@@ -35,7 +37,7 @@ from benchmarks.tables_settings import (
 from benchmarks.tables_state import save_state
 from keras_sparse import datasets
 
-PARTS = ("search", "final", "test", "baselines")
+PARTS = ("search", "baselines", "final", "test")
 DATA = ("mnist", "cifar10-binary", "chars4k", "chars4k-binary", "kth-tips")
 
 
@@ -71,7 +73,7 @@ def run_table(
     """Does the parts of a row set in order; returns the one at which the time was over, or ""."""
     steps: dict[str, Callable[[], bool]] = {
         "search": lambda: search(settings, data, places, deadline.left),
-        "final": lambda: finish_front(settings, data, places, deadline.is_over),
+        "final": lambda: finish_front(settings, data, places, deadline.is_over, again=again),
         "test": lambda: _test(settings, data, places, again),
         "baselines": lambda: run_baselines(data, places, deadline.is_over),
         "effects": lambda: measure_effects(settings, data, places, deadline.is_over),
@@ -98,7 +100,9 @@ def main() -> None:
     parser.add_argument("--variant", choices=VARIANTS, default="main", help="which search")
     parser.add_argument("--part", choices=PARTS, help="only this one; the default is all")
     parser.add_argument("--seconds", type=float, help="after so many nothing new is started")
-    parser.add_argument("--again", action="store_true", help="look at the test set once more")
+    parser.add_argument(
+        "--again", action="store_true", help="new rows, and another look at the test set"
+    )
     parser.add_argument(
         "--anew",
         nargs="?",

@@ -27,9 +27,9 @@ from benchmarks.tables_lenet import (
     published_lenet,
 )
 from benchmarks.tables_networks import Network, configuration_of, strided
-from benchmarks.tables_rows import baselines_of
-from benchmarks.tables_search import Places
+from benchmarks.tables_places import Places
 from benchmarks.tables_settings import SEED, Final, Settings, settings_of
+from benchmarks.tables_targets import baselines_of
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import train
 from keras_sparse import datasets

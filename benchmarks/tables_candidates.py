@@ -1,7 +1,7 @@
 """Which trials of a search are trained on, and to how few weights: chosen on validation data.
 
-For each published row several trials compete. Single weights: all of a trial's weights train on and
-are trimmed to the row's size. Short trials favour small networks, which learn faster, so that those
+For each row several trials compete. Single weights: all of a trial's weights train on and are
+trimmed to the row's size. Short trials favour small networks, which learn faster, so that those
 around and those far above the row's size compete. Feature maps: what pruning left trains on,
 trimmed only where it is larger than the row, also layer by layer to the row's working memory where
 that counts weights. In a *heat* each candidate trains for a few epochs;
@@ -15,20 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from keras_sparse.tuner.answers import TrialRecord
-from keras_sparse.tuner.references import Published, published
+from keras_sparse.tuner.references import Published
 
-from benchmarks.tables_settings import MEMORY, PRUNING, Settings
+from benchmarks.tables_settings import MEMORY, Settings
 from benchmarks.tables_state import fronts_of
 from keras_sparse.footprint import Graph, register_memory_model
 from keras_sparse.footprint.encodings import dense_bytes
 
-_BANDS = ((2.0, 4.0), (1.2, 2.0), (0.0, 1.2))
+_BANDS = ((4.0, 16.0), (2.0, 4.0), (1.2, 2.0), (0.0, 1.2))
 """A row's candidates: the most accurate trials with more than the first and up to the second times
-its parameters."""
-
-_WIDE_BAND = (4.0, 10.0)
-"""One more where working memory counts weights: of a wide network with small maps little is left,
-but in the right places."""
+its parameters. Of a wide network little is left, but in the right places."""
 
 _MEMORY_SLACK = 1.5
 """The same of working memory where it counts weights, most of which trimming takes away; of trials
@@ -42,9 +38,6 @@ INPUTS = "inputs"
 
 _TRIMMED = MEMORY[2]
 """The one of the tables' models that trimming weights makes smaller."""
-
-_SMALL = 50_000
-"""Published networks above this size are beaten by any; no member is chosen for them."""
 
 
 class Candidate(NamedTuple):
@@ -75,31 +68,15 @@ def inputs_alone(graph: Graph, bits: int) -> list[int]:
 register_memory_model(INPUTS, inputs_alone)
 
 
-def tables_of(settings: Settings) -> list[int]:
-    """The paper's tables that come from a search."""
-    return [table for table, pruning in PRUNING.items() if pruning == settings.pruning]
-
-
-def rows_of(settings: Settings) -> list[Published]:
-    """The paper's rows that a search is for."""
-    return [
-        row
-        for table in tables_of(settings)
-        for row in published(settings.data, MEMORY[table])
-        if row.method == "SpArSe" and row.model_size < _SMALL
-    ]
-
-
 def competitors(
-    settings: Settings, records: Sequence[TrialRecord]
+    settings: Settings, records: Sequence[TrialRecord], rows: Sequence[Published]
 ) -> list[tuple[Published, list[Candidate]]]:
-    """For each row its candidates, one of each band."""
+    """For each of the rows its candidates, one of each band."""
     known = [r for r in records if "val_error" in r.metrics and "nonzeros" in r.metrics]
     known.sort(key=lambda r: r.metrics["val_error"])
     pairs = []
-    for row in rows_of(settings):
-        bands = _BANDS if row.memory_model != _TRIMMED else (_WIDE_BAND, *_BANDS)
-        fitting = [record for band in bands for record in _in_band(known, row, *band)]
+    for row in rows:
+        fitting = [record for band in _BANDS for record in _in_band(known, row, *band)]
         fitting = fitting or sorted(known, key=lambda r: excess(r.metrics, row))[:1]
         found = [_candidate(settings, record, row) for record in fitting]
         pairs.append((row, list(dict.fromkeys(found))))
@@ -108,8 +85,9 @@ def competitors(
 
 def _candidate(settings: Settings, record: TrialRecord, row: Published) -> Candidate:
     """A trial, trimmed to a row where it is larger."""
-    size = "parameters" if settings.pruning == "unstructured" else "nonzeros"
-    limit = int(row.model_size) if record.metrics[size] > row.model_size else None
+    limit = int(row.model_size) if record.metrics["nonzeros"] > row.model_size else None
+    if settings.pruning == "unstructured":  # all of its weights train on, those pruned, too
+        limit = int(min(record.metrics["parameters"], row.model_size))
     memory = None
     if row.memory_model == _TRIMMED and row.working_memory is not None:
         is_larger = record.metrics[f"working_memory/{_TRIMMED}"] > row.working_memory
@@ -148,7 +126,10 @@ def excess(sizes: Mapping[str, float], row: Published) -> float:
 
 
 def finalists(
-    settings: Settings, records: Sequence[TrialRecord], heats: Mapping[str, dict[str, Any]]
+    settings: Settings,
+    records: Sequence[TrialRecord],
+    heats: Mapping[str, dict[str, Any]],
+    rows: Sequence[Published],
 ) -> list[Candidate]:
     """The first of each row's heat, or all candidates without heats; then a spread over the front.
 
@@ -157,8 +138,9 @@ def finalists(
         records: Its trials.
         heats: For the names of candidates "val_accuracy" and "sizes" after their heat; a row none
             of whose candidates ran is won by the first of them.
+        rows: What the search stands against.
     """
-    pairs = [(row, found) for row, found in competitors(settings, records) if found]
+    pairs = [(row, found) for row, found in competitors(settings, records, rows) if found]
     if settings.final.heat_epochs:
         chosen = [
             winner for row, found in pairs for winner in _winners(settings, row, found, heats)
@@ -197,7 +179,9 @@ def _winners(
     return ran[:2] if next_fit == fit and best - next_best < error else ran[:1]
 
 
-def needed_trials(settings: Settings, records: Sequence[TrialRecord]) -> set[str]:
+def needed_trials(
+    settings: Settings, records: Sequence[TrialRecord], rows: Sequence[Published]
+) -> set[str]:
     """The trials whose weights the end of a search needs."""
-    competing = {c.trial for _, found in competitors(settings, records) for c in found}
-    return competing | {c.trial for c in finalists(settings, records, {})}
+    competing = {c.trial for _, found in competitors(settings, records, rows) for c in found}
+    return competing | {c.trial for c in finalists(settings, records, {}, rows)}

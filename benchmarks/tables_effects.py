@@ -12,8 +12,8 @@ from keras_sparse.tuner.project import read_json
 from benchmarks.record import commit, environment
 from benchmarks.tables_candidates import Candidate
 from benchmarks.tables_front import finished, members_of, options_of
+from benchmarks.tables_places import Places
 from benchmarks.tables_rows import answers_of
-from benchmarks.tables_search import Places
 from benchmarks.tables_settings import Final, Settings
 from benchmarks.tables_training import in_int8
 from keras_sparse import datasets

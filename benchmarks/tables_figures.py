@@ -11,8 +11,8 @@ from keras_sparse.tuner.plots import plot_front, plot_lineage, plot_scatter, plo
 from keras_sparse.tuner.reading import Search, read_search
 from matplotlib.figure import Figure
 
-from benchmarks.tables_rows import answers_of, baselines_of
-from benchmarks.tables_search import Places
+from benchmarks.tables_places import Places
+from benchmarks.tables_rows import answers_of
 from benchmarks.tables_settings import (
     ABLATION_SEEDS,
     MEMORY,
@@ -22,6 +22,7 @@ from benchmarks.tables_settings import (
     settings_of,
 )
 from benchmarks.tables_state import restore
+from benchmarks.tables_targets import baselines_of
 from keras_sparse.drawing import Picture, save
 
 LEAST_ACCURACY = {"mnist": 0.95, "cifar10-binary": 0.7}

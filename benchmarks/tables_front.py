@@ -23,9 +23,11 @@ from keras_sparse.tuner.reading import records_of
 from benchmarks.record import commit, environment
 from benchmarks.tables_candidates import Candidate, competitors, finalists
 from benchmarks.tables_folds import folds_of, merged
-from benchmarks.tables_search import Places, is_searched
+from benchmarks.tables_places import Places
+from benchmarks.tables_search import is_searched
 from benchmarks.tables_settings import MEMORY, Final, Settings
 from benchmarks.tables_state import forget
+from benchmarks.tables_targets import rows_of
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
 from keras_sparse import datasets, measure
@@ -38,11 +40,20 @@ _FRESH_BEGIN = 0.2
 
 
 def finish_front(
-    settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
+    settings: Settings,
+    data: datasets.Dataset,
+    places: Places,
+    is_over: Callable[[], bool],
+    *,
+    again: bool = False,
 ) -> bool:
-    """Runs the heats, then trains the finalists; returns whether it came to the end."""
-    if (places.state(settings) / "test.json").is_file():
-        return True  # what is trained after that could be chosen by it
+    """Runs the heats, then trains the finalists; returns whether it came to the end.
+
+    What is trained after the test set was used could be chosen by it, so nothing is, unless
+    `again`: for rows that came later; the table then says that there was a look before.
+    """
+    if (places.state(settings) / "test.json").is_file() and not again:
+        return True
     if not run_heats(settings, data, places, is_over):
         return False
     members, final = places.state(settings) / "members", settings.final
@@ -80,7 +91,10 @@ def run_heats(
     Results: benchmarks/results/tables/<search>/heats.json.
     """
     path, final = places.state(settings) / "heats.json", settings.final
-    pairs = competitors(settings, trials_of(settings, places)) if final.heat_epochs else []
+    pairs = []
+    if final.heat_epochs:
+        rows = rows_of(settings, places)
+        pairs = competitors(settings, trials_of(settings, places), rows)
     short = settings._replace(final=final._replace(epochs=final.heat_epochs))
     for candidate in dict.fromkeys(c for _, found in pairs for c in found):
         known = heats_of(settings, places)
@@ -132,7 +146,8 @@ def trials_of(settings: Settings, places: Places) -> list[TrialRecord]:
 
 def finalists_of(settings: Settings, places: Places) -> list[Candidate]:
     """What gets the long training."""
-    return finalists(settings, trials_of(settings, places), heats_of(settings, places))
+    trials, heats = trials_of(settings, places), heats_of(settings, places)
+    return finalists(settings, trials, heats, rows_of(settings, places))
 
 
 def finished(

@@ -10,9 +10,9 @@ from keras_sparse.tuner.project import read_json
 from benchmarks import lenet
 from benchmarks.magnitude import MagnitudePruning
 from benchmarks.record import RESULTS
-from benchmarks.tables_rows import baselines_of
-from benchmarks.tables_search import Places
+from benchmarks.tables_places import Places
 from benchmarks.tables_settings import SEED
+from benchmarks.tables_targets import baselines_of
 from keras_sparse import KLAnnealing, datasets, sparsity
 from keras_sparse.layers import SpVDConv2D, SpVDDense
 from keras_sparse.scoring import accuracy

@@ -16,9 +16,10 @@ from benchmarks.tables_figures import (
     write_figures,
 )
 from benchmarks.tables_front import heats_of, members_of
-from benchmarks.tables_rows import Answer, Row, baselines_of, outcome_of
-from benchmarks.tables_search import Places
+from benchmarks.tables_places import Places
+from benchmarks.tables_rows import Answer, Row, outcome_of
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings, settings_of
+from benchmarks.tables_targets import baselines_of
 from keras_sparse.files import write_bytes
 
 PAGE = RESULTS.parent / "RESULTS.md"

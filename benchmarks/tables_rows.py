@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published, published
 
-from benchmarks.tables_candidates import excess, tables_of
+from benchmarks.tables_candidates import excess
 from benchmarks.tables_front import members_of, validation_of
-from benchmarks.tables_search import Places
+from benchmarks.tables_places import Places
 from benchmarks.tables_settings import MEMORY, Settings
+from benchmarks.tables_targets import tables_of, trained_here
 from keras_sparse.deploy import to_c
 from keras_sparse.files import write_bytes
 
@@ -69,7 +70,10 @@ def outcome_of(settings: Settings, table: int, places: Places) -> Outcome | None
     if not isinstance(test, dict):
         return None
     members = members_of(settings, places)
-    competitors = [*published(settings.data, MEMORY[table]), *by_hand(settings.data, table, places)]
+    competitors = [
+        *published(settings.data, MEMORY[table]),
+        *trained_here(settings.data, table, places),
+    ]
     rows = tuple(row_of(row, members, test["accuracy"]) for row in competitors)
     return Outcome(rows, int(test["looks"]), str(test.get("commit", "")))
 
@@ -134,21 +138,3 @@ def write_firmware(settings: Settings, places: Places) -> list[str]:
                 content = (firmware.directory / file).read_bytes()
                 write_bytes(state / "firmware" / name / file, content)
     return sorted(names)
-
-
-def by_hand(data: str, table: int, places: Places) -> list[Published]:
-    """The hand-made networks of the baselines as rows of a table."""
-    rows, memory = [], MEMORY[table]
-    for name, record in baselines_of(data, places).items():
-        if name.startswith("by hand"):
-            sizes = record["sizes"]
-            needs = sizes[f"working_memory/{memory}"] if memory else None
-            note = "retrained here"
-            accuracy = record["test_accuracy"]
-            rows.append(Published(name, accuracy, sizes["nonzeros"], needs, memory, note))
-    return rows
-
-
-def baselines_of(data: str, places: Places) -> dict[str, dict[str, Any]]:
-    """The baselines of a data set that were run, by name."""
-    return dict(read_json(places.results / "baselines" / f"{data}.json") or {})

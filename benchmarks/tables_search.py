@@ -2,7 +2,7 @@
 
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,35 +13,16 @@ from keras_sparse.tuner.reading import records_of
 from keras_sparse.tuner.tuner import SparseTuner
 from keras_tuner.engine.trial import Trial
 
-from benchmarks.record import RESULTS
 from benchmarks.tables_candidates import needed_trials
+from benchmarks.tables_places import Places
 from benchmarks.tables_settings import Settings, first_configurations, hypermodel_of
 from benchmarks.tables_state import restore, save_state
+from benchmarks.tables_targets import rows_of
 from keras_sparse import datasets
 from keras_sparse.files import write_json
 
 SAVE_EVERY = 5
 """Trials between two writings of the trimmed state."""
-
-
-class Places(NamedTuple):
-    """Where things are.
-
-    Attributes:
-        runs: Folders of searches, teachers, checkpoints: large, not kept.
-        results: Trimmed states and results: small, committed.
-    """
-
-    runs: Path = Path("runs/tables")
-    results: Path = RESULTS / "tables"
-
-    def folder(self, settings: Settings) -> Path:
-        """Of a search."""
-        return self.runs / settings.name
-
-    def state(self, settings: Settings) -> Path:
-        """Of its trimmed state and results."""
-        return self.results / settings.name
 
 
 class CosineRate(keras.callbacks.Callback):
@@ -179,7 +160,9 @@ def search(
     )
     tuner.clock.tick()
     is_done = is_searched(settings, places)
-    needed = needed_trials(settings, tuner.trials()) if is_done else None
+    needed = None
+    if is_done:
+        needed = needed_trials(settings, tuner.trials(), rows_of(settings, places))
     if is_done and not settings.has_members:
         needed = set()
     save_state(tuner.project.folder, tuner.state, needed)

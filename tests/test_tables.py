@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -13,18 +14,19 @@ from keras_sparse.tuner.training import Training
 
 from benchmarks import (
     tables_baselines,
-    tables_candidates,
     tables_figures,
     tables_lenet,
     tables_page,
+    tables_targets,
 )
 from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
 from benchmarks.tables_figures import ablation_facts, memory_facts
 from benchmarks.tables_folds import folds_of, merged
 from benchmarks.tables_front import begin_anew, finish_front, heats_of, look_at_test, members_of
+from benchmarks.tables_places import Places
 from benchmarks.tables_rows import row_of
-from benchmarks.tables_search import Places, RandomShift, is_searched
+from benchmarks.tables_search import RandomShift, is_searched
 from benchmarks.tables_settings import (
     PRUNING,
     VARIANTS,
@@ -35,6 +37,7 @@ from benchmarks.tables_settings import (
     settings_of,
 )
 from benchmarks.tables_state import MOST_BYTES, forget, fronts_of, restore, save_state
+from benchmarks.tables_targets import rows_of
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
 from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
@@ -154,23 +157,58 @@ RECORDS = [
 ]
 
 
+NOWHERE = Places(Path("nowhere"), Path("nowhere"))  # no baselines
+PAPER = rows_of(settings_of("mnist", 1), NOWHERE)
+
+
+def competing(table, records):
+    settings = settings_of("mnist", table)
+    return competitors(settings, records, rows_of(settings, NOWHERE))
+
+
 def test_the_best_of_each_band_compete_for_a_row():
-    found = {row.model_size: c for row, c in competitors(settings_of("mnist", 1), RECORDS)}
+    found = {row.model_size: c for row, c in competing(1, RECORDS)}
     assert list(found) == [476, 510, 569, 804, 1000]
     # Up to 4 times the row, up to twice, up to 1.2 times; trimmed where there is more to trim.
     assert [c.name for c in found[476]] == ["002-476", "001-476", "000-476"]
-    assert [c.name for c in found[1000]] == ["002-1000", "001-1000"]
+    # The first has up to 16 times as many.
+    assert [c.name for c in found[1000]] == ["004-1000", "002-1000", "001-1000"]
+
+
+def test_networks_trained_here_are_rows_too(tmp_path):
+    sizes = {f"working_memory/{name}": 900.0 for name in ("inputs+weights", "inputs+outputs")}
+    hand = {"size": 1420, "test_accuracy": 0.98, "sizes": sizes}
+    records = {"kNN": {"size": 300, "test_accuracy": 0.9}, "by hand 4": hand}
+    records["LeNet + SpVD"] = {"size": 8000, "test_accuracy": 0.99}
+    write_json(tmp_path / "baselines" / "mnist.json", records)
+    single = settings_of("mnist", 1)
+    more = rows_of(single, Places(tmp_path, tmp_path))[len(PAPER) :]
+    assert [(row.method, row.model_size, row.working_memory) for row in more] == [
+        ("by hand 4", 1420, None),
+        ("LeNet + SpVD", 8000, None),
+    ]
+    # What has fewer weights than a row is not trimmed, but gets those back that were pruned.
+    pairs = competitors(single, RECORDS, more)
+    assert [[c.name for c in found] for _, found in pairs] == [
+        ["004-1420", "002-1420"],
+        ["004-8000"],
+    ]
+    maps = rows_of(settings_of("mnist", 2), Places(tmp_path, tmp_path))
+    assert [(r.memory_model, r.working_memory) for r in maps if r.method == "by hand 4"] == [
+        ("inputs+weights", 900),
+        ("inputs+outputs", 900),
+    ]
 
 
 def test_feature_maps_are_trimmed_only_where_there_are_too_many():
-    found = {round(r.model_size): c for r, c in competitors(settings_of("mnist", 2), RECORDS)}
+    found = {round(r.model_size): c for r, c in competing(2, RECORDS)}
     assert found[2836] == [Candidate("004", 2836), Candidate("002")]
     assert found[1475] == [Candidate("004", 1474), Candidate("002", 1474)]
 
 
 def test_only_memory_that_counts_weights_has_slack():
     records = [*RECORDS, record(5, 0.005, 900.0, 1450.0)]
-    pairs = competitors(settings_of("mnist", 2), records)
+    pairs = competing(2, records)
     found = {(row.memory_model, round(row.working_memory)): c for row, c in pairs}
     # Trimmed, it may come below 1,362 bytes of inputs and weights, but not of inputs and outputs.
     assert Candidate("005", None, 1361) in found["inputs+weights", 1362]
@@ -183,13 +221,11 @@ def test_what_counts_before_trimming_to_working_memory_is_the_inputs():
     wide = wide._replace(metrics={**wide.metrics, "working_memory/inputs": 1300.0})
     deep = wide._replace(trial_id="006", metrics={**wide.metrics, "val_error": 0.001})
     deep.metrics["working_memory/inputs"] = 2100.0
-    found = {round(r.working_memory): c for r, c in competitors(settings_of("mnist", 2), [wide])}
+    found = {round(r.working_memory): c for r, c in competing(2, [wide])}
     assert found[2007] == [Candidate("005", 2836, 2007)]
     assert found[1362] == [Candidate("005", 1474, 1361)]
     assert found[2007][0].name == "005-2836-wm2007"
-    both = {
-        round(r.working_memory): c for r, c in competitors(settings_of("mnist", 2), [deep, wide])
-    }
+    both = {round(r.working_memory): c for r, c in competing(2, [deep, wide])}
     assert both[2007] == found[2007]
 
 
@@ -205,15 +241,18 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
         return {"val_accuracy": accuracy, "sizes": {"nonzeros": size}}
 
     heats = {"002-476": heat(0.99, 477.0), "001-476": heat(0.96, 476.0), "000-476": heat(0.95, 400)}
-    chosen = finalists(settings, RECORDS, heats)
+    chosen = finalists(settings, RECORDS, heats, PAPER)
     assert chosen[0] == Candidate("001", 476)
     assert chosen[1] == Candidate("002", 510)  # no heat of its row was run
     assert len(chosen) == 5
     close = heats | {"000-476": heat(0.9582, 400)}  # the standard error is 0.0028
-    assert finalists(settings, RECORDS, close)[:2] == [Candidate("001", 476), Candidate("000", 476)]
+    assert finalists(settings, RECORDS, close, PAPER)[:2] == [
+        Candidate("001", 476),
+        Candidate("000", 476),
+    ]
     assert (
         {c.trial for c in chosen}
-        <= needed_trials(settings, RECORDS)
+        <= needed_trials(settings, RECORDS, PAPER)
         <= {"000", "001", "002", "003", "004"}
     )
 
@@ -225,7 +264,7 @@ def test_with_folds_only_the_first_of_each_heat_is_trained():
         name: {"val_accuracy": value, "sizes": {"nonzeros": 400.0}}
         for name, value in (("001-476", 0.9601), ("000-476", 0.96))
     }
-    chosen = finalists(settings, RECORDS, heats)
+    chosen = finalists(settings, RECORDS, heats, PAPER)
     assert chosen[0] == Candidate("001", 476)
     assert len(chosen) == 5  # one a row, no spread over the front
 
@@ -246,14 +285,14 @@ def test_each_image_of_a_cross_validation_is_once_for_validation():
 
 def test_without_heats_all_candidates_are_trained_the_rows_by_turns():
     settings = settings_of("mnist", 1)._replace(final=Final(heat_epochs=0, members=7))
-    names = [candidate.name for candidate in finalists(settings, RECORDS, {})]
-    assert names[:5] == ["002-476", "002-510", "002-569", "002-804", "002-1000"]
+    names = [candidate.name for candidate in finalists(settings, RECORDS, {}, PAPER)]
+    assert names[:5] == ["002-476", "002-510", "004-569", "004-804", "004-1000"]
     assert names[5:] == ["001-476", "001-510"]
 
 
 def test_places_that_are_left_go_to_a_spread_over_the_front():
     settings = settings_of("mnist", 1)._replace(final=Final(members=8))
-    chosen = finalists(settings, RECORDS, {})
+    chosen = finalists(settings, RECORDS, {}, PAPER)
     assert chosen[5:] == [Candidate("004"), Candidate("001"), Candidate("000")]
 
 
@@ -437,7 +476,7 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     small |= {"left-branch": [False], "right-branch": [False], "num-fc-layers": (0, 0)}
     settings = settings_of("digits", 2)._replace(trials=7, ranges=small)
     row = Published("SpArSe", 0.5, 150.0, 5000.0, "inputs+weights")
-    monkeypatch.setattr(tables_candidates, "published", lambda data, memory: [row])
+    monkeypatch.setattr(tables_targets, "published", lambda data, memory: [row])
     data = datasets.load("digits")
     monkeypatch.setattr(tables_page, "DATA", {"digits": "Digits"})
     monkeypatch.setattr(tables_figures, "_DATA", ("digits",))
@@ -466,8 +505,15 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     assert test["looks"] == 1
     with pytest.raises(ValueError, match="used once"):
         look_at_test(settings, data, places)
-    look_at_test(settings, data, places, again=True)
-    assert json.loads((state / "test.json").read_text())["looks"] == 2
+    # Rows that come later have members of their own, beside those that were trained.
+    smaller = row._replace(model_size=100.0)
+    monkeypatch.setattr(tables_targets, "published", lambda data, memory: [row, smaller])
+    parts = ("final", "test")
+    assert run_table(settings, data, places, Deadline(None), parts=parts, again=True) == ""
+    before, members = members, members_of(settings, places)
+    assert before.items() < members.items()
+    test = json.loads((state / "test.json").read_text())
+    assert test["looks"] == 2 and set(test["accuracy"]) == set(members)
 
     assert run_table(settings, data, places, Deadline(None), parts=("effects",)) == ""
 

@@ -26,7 +26,7 @@ from benchmarks.tables_folds import folds_of, merged
 from benchmarks.tables_places import Places
 from benchmarks.tables_search import is_searched
 from benchmarks.tables_settings import MEMORY, Final, Settings
-from benchmarks.tables_state import forget
+from benchmarks.tables_state import forget, restore
 from benchmarks.tables_targets import rows_of
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
@@ -136,6 +136,7 @@ def heats_of(settings: Settings, places: Places) -> dict[str, dict[str, Any]]:
 
 def trials_of(settings: Settings, places: Places) -> list[TrialRecord]:
     """The trials of a search whose weights are there; a trimmed state keeps those of candidates."""
+    restore(places.state(settings), places.folder(settings))
     project = Project(places.folder(settings))
     return [
         record

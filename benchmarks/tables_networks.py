@@ -49,6 +49,17 @@ def paired(
     return Network(layers, (2 if stride == 1 else 1, 1), down, averaged=True)
 
 
+def coarse(first: int, second: int, third: int, down: int) -> Network:
+    """Two 3×3, pooling of 3×3 values to few, 3×3, maps averaged."""
+    return Network((((first, 3, 1), (second, 3, 1)), ((third, 3, 1),)), (3, 1), down, averaged=True)
+
+
+def strided_pairs(first: int, second: int, third: int, fourth: int) -> Network:
+    """As `strided`, with one more 3×3 in the end, and maps averaged: for larger sizes."""
+    layers = (((first, 3, 2), (second, 3, 1)), ((third, 3, 1), (fourth, 3, 1)))
+    return Network(layers, (2, 1), averaged=True)
+
+
 def unpooled(first: int, second: int, third: int, fourth: int, down: int) -> Network:
     """Three 3×3 and one 2×2 on an image made small, maps averaged: inputs and outputs are few."""
     layers = (((first, 3, 1), (second, 3, 1)), ((third, 3, 1), (fourth, 2, 1)))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_sparse.tuner.project import read_json
-from keras_sparse.tuner.references import Published, published
+from keras_sparse.tuner.references import Published
 
 from benchmarks.tables_candidates import excess
 from benchmarks.tables_front import members_of, validation_of
 from benchmarks.tables_places import Places
-from benchmarks.tables_settings import MEMORY, Settings
-from benchmarks.tables_targets import tables_of, trained_here
+from benchmarks.tables_settings import Settings
+from benchmarks.tables_targets import competitors_of, tables_of
 from keras_sparse.deploy import to_c
 from keras_sparse.files import write_bytes
 
@@ -70,10 +70,7 @@ def outcome_of(settings: Settings, table: int, places: Places) -> Outcome | None
     if not isinstance(test, dict):
         return None
     members = members_of(settings, places)
-    competitors = [
-        *published(settings.data, MEMORY[table]),
-        *trained_here(settings.data, table, places),
-    ]
+    competitors = competitors_of(settings.data, table, places)
     rows = tuple(row_of(row, members, test["accuracy"]) for row in competitors)
     return Outcome(rows, int(test["looks"]), str(test.get("commit", "")))
 

@@ -28,10 +28,12 @@ from keras_sparse.tuner.parameters import Configuration, Value
 from benchmarks.tables_networks import (
     Network,
     averaged,
+    coarse,
     configuration_of,
     paired,
     pooled,
     strided,
+    strided_pairs,
     twice_strided,
     unpooled,
 )
@@ -199,10 +201,10 @@ _STRUCTURED_SETS = {
         # does better than narrow networks of that size.
         budget=Budget(ram=2620, flash=4096, accuracy=0.70),
         networks=(
-            paired(6, 8, 16, 16, down=2),  # inputs up to 1 176: trimmed, inside Table 2's row
-            paired(6, 8, 24, 24, down=2),
+            paired(6, 8, 24, 24, down=2),  # inputs up to 1 176: trimmed, inside Table 2's row
+            coarse(5, 8, 24, down=2),  # the same
             unpooled(9, 9, 24, 32, down=3),  # WM2 900: trimmed, inside Table 3's row
-            strided(8, 8, 8, down=2),
+            strided_pairs(16, 18, 32, 32),  # trimmed, as large as the largest by hand
         ),
         ranges={"input-pooling-type": ["max", "average"]},  # of photographs the mean says more
         final=Final(shift=2, flip=True),

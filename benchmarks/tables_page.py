@@ -86,9 +86,10 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
     trained = [*members.values(), *heats_of(settings, places).values()]
     cpu = (float(clock.get("cpu", 0.0)) + _cpu(trained)) / 3600
     wall = (float(clock.get("wall", 0.0)) + _cpu(trained, "seconds")) / 3600
+    trials = settings.parts[-1].trials
     lines = [
         f"### {DATA[data]}\n",
-        f"Search `{settings.name}`: {len(ended)} of {settings.trials} trials, {len(members)} "
+        f"Search `{settings.name}`: {len(ended)} of {trials} trials, {len(members)} "
         f"networks trained on, {wall:.1f} hours of wall-clock, {cpu:.1f} CPU-hours. Command: "
         f"`python -m benchmarks.tables --table {table} --data {data}`, seed {settings.seed}"
         f"{_commits(members)}.\n",

@@ -144,21 +144,27 @@ def search(
     """
     if is_searched(settings, places):
         return True
-    tuner = tuner_of(settings, data, places)
-    x, y = training_part(settings, data)
-    tuner.search(
-        x,
-        y,
-        validation_data=None if settings.folds else (data.x_val, data.y_val),
-        folds=settings.folds,
-        recovery=settings.recovery,
-        epochs=settings.epochs,
-        batch_size=settings.batch,
-        callbacks=[CosineRate(settings.rate)],
-        augment=RandomShift(settings.shift) if settings.shift else None,
-        seconds=seconds,
-    )
-    tuner.clock.tick()
+    deadline = None if seconds is None else time.monotonic() + seconds
+    for part in settings.parts:
+        if is_searched(part, places):
+            continue
+        tuner = tuner_of(part, data, places)
+        x, y = training_part(part, data)
+        tuner.search(
+            x,
+            y,
+            validation_data=None if part.folds else (data.x_val, data.y_val),
+            folds=part.folds,
+            recovery=part.recovery,
+            epochs=part.epochs,
+            batch_size=part.batch,
+            callbacks=[CosineRate(part.rate)],
+            augment=RandomShift(part.shift) if part.shift else None,
+            seconds=None if deadline is None else max(0.0, deadline - time.monotonic()),
+        )
+        tuner.clock.tick()
+        if not is_searched(part, places):
+            break
     is_done = is_searched(settings, places)
     needed = None
     if is_done:
@@ -170,7 +176,7 @@ def search(
 
 
 def is_searched(settings: Settings, places: Places) -> bool:
-    """Whether all trials of a search have ended."""
+    """Whether all trials of a search have ended, also those that come late."""
     restore(places.state(settings), places.folder(settings))
     records = records_of(Project(places.folder(settings)))
-    return sum(record.status != "running" for record in records) >= settings.trials
+    return sum(record.status != "running" for record in records) >= settings.parts[-1].trials

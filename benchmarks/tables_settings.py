@@ -102,6 +102,7 @@ class Settings(NamedTuple):
         seed: Of everything random.
         budget: What the search prefers.
         networks: Tried first.
+        late: Tried after all trials: for rows beyond what the search was made for.
         ranges: Of the extended space, see `SparseCNN`; in the end with those of all searches.
         alpha: Weight of the KL term of the networks tried first.
         threshold: Their pruning thresholds on log α.
@@ -125,6 +126,7 @@ class Settings(NamedTuple):
     seed: int = SEED
     budget: Budget = Budget()
     networks: tuple[Network, ...] = ()
+    late: tuple[Network, ...] = ()
     ranges: Mapping[str, Sequence[Value]] = {}
     alpha: float = 0.05
     threshold: float = 0.0
@@ -140,6 +142,12 @@ class Settings(NamedTuple):
         parts += [f"{self.examples}"] if self.examples else []
         parts += [f"seed{self.seed}"] if self.seed != SEED or self.examples else []
         return "-".join(parts)
+
+    @property
+    def parts(self) -> tuple["Settings", "Settings"]:
+        """The search, and the same with the networks that come late."""
+        more = {"trials": self.trials + len(self.late), "networks": self.networks + self.late}
+        return self._replace(late=()), self._replace(**more, late=())
 
     @property
     def has_members(self) -> bool:
@@ -191,6 +199,11 @@ _STRUCTURED_SETS = {
             strided(4, 10, 16),
             strided(3, 7, 12),  # WM2 1 354: inside Table 3's first row
             twice_strided(3, 8, 9, down=2),  # 1 731, WM2 632: inside its second
+        ),
+        late=(  # trimmed, as small as the networks by hand
+            strided(4, 6, 24),
+            strided(4, 8, 24),
+            strided_pairs(8, 24, 32, 32),
         ),
     ),
     "cifar10-binary": Settings(
@@ -265,6 +278,7 @@ _UNSTRUCTURED_SETS = {
             averaged(8, 12, 16, 24, kernel=3),
             pooled(6, 12, 24),
         ),
+        late=(averaged(16, 24, 32, 48),),  # as large as the largest by hand
         final=Final(),  # also of the moved images: in so many epochs they help (`--effects`)
     ),
     "cifar10-binary": _STRUCTURED_SETS["cifar10-binary"]._replace(
@@ -298,6 +312,8 @@ def settings_of(data: str, table: int, variant: str = "main") -> Settings:
     if data not in sets:
         raise ValueError(f"data must be one of {list(sets)}. Received: data={data!r}")
     settings = sets[data]._replace(pruning=PRUNING[table], variant=variant)
+    if variant != "main":
+        settings = settings._replace(late=())
     if is_structured:
         return settings._replace(ranges={**_STRUCTURED, **settings.ranges})
     # More KL, lower thresholds and more steps, so that the first networks are already sparse.
@@ -325,6 +341,7 @@ def ablation_settings(pruned: bool, seed: int) -> Settings:
         seed=seed,
         budget=Budget(),
         networks=(),
+        late=(),
         ranges=ranges if pruned else unpruned,
     )
 

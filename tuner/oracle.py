@@ -33,7 +33,8 @@ class SparseOracle(RestoringOracle):
             objective within it.
         stages: Parts of the search; None for `default_stages`.
         initial_points: Random configurations at the start; None for a tenth of the trials, 5 to 20.
-        initial_configurations: Known good values to start from, tried first.
+        initial_configurations: Known good values to start from, tried first; in a search that goes
+            on, those that it has not tried yet come next.
         pruning_parameters: Names of the parameters that a stage with `pruning_only` may change, in
             a user's own space.
         lease_seconds: A worker that was not heard of for so long has lost its trial to the next.
@@ -156,11 +157,11 @@ class SparseOracle(RestoringOracle):
         """The next configuration and the trial whose weights it inherits."""
         if time.monotonic() >= self._deadline:
             return self._no_more()
-        number, ended = int(trial_id), self.ended()
+        ended, known_good = self.ended(), self._untried()
         if self._grown():
             self.domain = self._proposer = self._proposer_state = None
-        if number < len(self.initial_configurations):
-            configuration, reference, stage = self.initial_configurations[number], None, 1
+        if known_good is not None:
+            configuration, reference, stage = known_good, None, 1
         else:
             running = [t for t in self.trials.values() if t.status not in ENDED]
             try:
@@ -181,6 +182,14 @@ class SparseOracle(RestoringOracle):
         if reference is not None:
             values[PARENT] = reference
         return {"status": TrialStatus.RUNNING, "values": values}
+
+    def _untried(self) -> Configuration | None:
+        """The first of the given configurations that no trial has."""
+        tried = [trial.hyperparameters.values for trial in self.trials.values()]
+        for configuration in self.initial_configurations:
+            if not any(configuration.items() <= values.items() for values in tried):
+                return configuration
+        return None
 
     def _no_more(self) -> dict[str, Any]:
         """The end, once nothing is running whose worker may die."""

@@ -57,7 +57,8 @@ class SparseTuner(TrialRunner):
             the generated C.
         stages: Parts of the search; None for the paper's three.
         initial_points: Random configurations at the start; None for a tenth of the trials, 5 to 20.
-        initial_configurations: Known good values to try first.
+        initial_configurations: Known good values to try first; in a search that goes on, those that
+            it has not tried yet come next.
         pruning_parameters: In a space of your own, what stage 2 may change.
         max_trial_seconds: Configurations that would train longer are not proposed. None for twice
             the share of `time_budget`, or ten minutes. For a `SparseCNN`; the cost of other models

@@ -286,6 +286,18 @@ def test_known_good_values_are_tried_first(tmp_path):
     assert tuner.trials()[0].configuration == good
 
 
+def test_values_given_to_a_search_that_goes_on_come_next(tmp_path):
+    model = SparseCNN(**MODEL, ranges={"num-filters": (1, 8)})
+    first, second = (model.sample(np.random.default_rng(n)) for n in (5, 6))
+    search(computed(tmp_path, 6, initial_configurations=[first]))
+    longer = computed(tmp_path, 8, initial_configurations=[first, second])
+    search(longer)
+    configurations = [record.configuration for record in longer.trials()]
+    assert len(configurations) == 8
+    assert (configurations[0], configurations[6]) == (first, second)
+    assert configurations.count(first) == configurations.count(second) == 1
+
+
 def test_what_takes_too_long_is_not_proposed(tmp_path):
     cost, model = CostModel.common(), SparseCNN(**MODEL, ranges={"num-filters": (1, 8)})
     rng = np.random.default_rng(0)

@@ -3,6 +3,7 @@
     python -m benchmarks.tables --table 1 --data mnist                # everything of a row set
     python -m benchmarks.tables --table 2 --data mnist --seconds 3600 # an hour of it
     python -m benchmarks.tables --table 2 --data mnist --variant random
+    python -m benchmarks.tables --table 2 --data mnist --part final --backwards  # a second core
     python -m benchmarks.tables --table 2 --data mnist --effects      # what each option brings
     python -m benchmarks.tables --ablation                            # with and without pruning
     python -m benchmarks.tables --page                                # RESULTS.md, README, figures
@@ -69,11 +70,14 @@ def run_table(
     *,
     parts: tuple[str, ...] = PARTS,
     again: bool = False,
+    backwards: bool = False,
 ) -> str:
     """Does the parts of a row set in order; returns the one at which the time was over, or ""."""
     steps: dict[str, Callable[[], bool]] = {
         "search": lambda: search(settings, data, places, deadline.left),
-        "final": lambda: finish_front(settings, data, places, deadline.is_over, again=again),
+        "final": lambda: finish_front(
+            settings, data, places, deadline.is_over, again=again, backwards=backwards
+        ),
         "test": lambda: _test(settings, data, places, again),
         "baselines": lambda: run_baselines(data, places, deadline.is_over),
         "effects": lambda: measure_effects(settings, data, places, deadline.is_over),
@@ -104,6 +108,9 @@ def main() -> None:
         "--again", action="store_true", help="new rows, and another look at the test set"
     )
     parser.add_argument(
+        "--backwards", action="store_true", help="part final from its end, beside another process"
+    )
+    parser.add_argument(
         "--anew",
         nargs="?",
         choices=("members", "search"),
@@ -132,6 +139,8 @@ def main() -> None:
         everything = PARTS if arguments.variant == "main" else PARTS[:1]
         parts = (arguments.part,) if arguments.part else everything
         parts = ("effects",) if arguments.effects else parts
+        if arguments.backwards and parts != ("final",):
+            parser.error(f"--backwards is for --part final. Received: {', '.join(parts)}")
         if arguments.anew:
             begin_anew(settings, places, search=arguments.anew == "search")
         left = run_table(
@@ -141,6 +150,7 @@ def main() -> None:
             deadline,
             parts=parts,
             again=arguments.again,
+            backwards=arguments.backwards,
         )
         print(f"The time is over in part {left}: the same command goes on." if left else "Done.")
 

@@ -7,10 +7,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from keras_sparse.tuner.answers import TrialRecord, front_of, hypervolumes
 from keras_sparse.tuner.goals import Goal
-from keras_sparse.tuner.plots import plot_front, plot_lineage, plot_scatter, plot_trial
+from keras_sparse.tuner.plots import (
+    legend_below,
+    plot_front,
+    plot_lineage,
+    plot_scatter,
+    plot_trial,
+)
 from keras_sparse.tuner.reading import Search, read_search
 from matplotlib.figure import Figure
 
+from benchmarks.tables_front import members_of, validation_of
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import answers_of
 from benchmarks.tables_settings import (
@@ -184,12 +191,18 @@ def draw_ablation(facts: AblationFacts, path: Path) -> None:
     save(figure, path)
 
 
-def draw_front(search: Search, curve: Sequence[Sequence[float]], path: Path) -> None:
+def draw_front(
+    search: Search,
+    curve: Sequence[Sequence[float]],
+    members: Sequence[tuple[float, float]],
+    path: Path,
+) -> None:
     """The paper's second figure: all trials, the front, published rows, the curve of LeNet + SpVD.
 
     Args:
         search: Of single weights.
         curve: (non-zeros, validation error in percent) of LeNet + SpVD.
+        members: (non-zeros, validation accuracy) of the networks that were trained on.
         path: Of the picture.
     """
     figure: Figure = plot_front(search, references=search.data)
@@ -199,11 +212,22 @@ def draw_front(search: Search, curve: Sequence[Sequence[float]], path: Path) -> 
     front.set_ylim(least, min(100.0, front.get_ylim()[1]))
     front.set_xlim(right=_WIDEST)
     if curve:
-        points = sorted((size, 100.0 - error) for size, error in curve)
+        points, name = sorted((size, 100.0 - error) for size, error in curve), "LeNet + SpVD, here"
         sizes, accuracies = zip(*points, strict=True)
-        axes = figure.axes[0]
-        axes.plot(sizes, accuracies, color="#8172b3", marker=".", linewidth=1, label="LeNet + SpVD")
-        axes.annotate("LeNet + SpVD", points[-1], fontsize=7.5, color="#8172b3")
+        front.plot(sizes, accuracies, color="#8172b3", marker=".", linewidth=1, label=name)
+        front.annotate(name, points[-1], fontsize=7.5, color="#8172b3")
+    if members:
+        sizes, accuracies = zip(*members, strict=True)
+        front.scatter(
+            sizes,
+            [100 * accuracy for accuracy in accuracies],
+            marker="*",
+            s=70,
+            color="#000000",
+            label="ours, trained on",
+            zorder=5,
+        )
+    legend_below(front)
     save(figure, path)
 
 
@@ -225,9 +249,12 @@ def write_figures(places: Places) -> list[Path]:
                 continue
             curve: Any = baselines_of(data, places).get("LeNet + SpVD", {})
             curve = curve.get("curve (nonzeros, val error %)", [])
-            draw_front(
-                search, curve if pruning == "unstructured" else [], target(f"{settings.name}-front")
-            )
+            curve = curve if pruning == "unstructured" else []
+            members = [
+                (record["sizes"]["nonzeros"], validation_of(record))
+                for record in members_of(settings, places).values()
+            ]
+            draw_front(search, curve, members, target(f"{settings.name}-front"))
             least = LEAST_ACCURACY.get(data, 0.0)
             plot_scatter(search, target(f"{settings.name}-edges"), least_accuracy=least)
             for trial in _winners(settings, search, places):

@@ -46,20 +46,22 @@ def finish_front(
     is_over: Callable[[], bool],
     *,
     again: bool = False,
+    backwards: bool = False,
 ) -> bool:
     """Runs the heats, then trains the finalists; returns whether it came to the end.
 
     What is trained after the test set was used could be chosen by it, so nothing is, unless
     `again`: for rows that came later; the table then says that there was a look before.
+    `backwards` begins with the last: a second process beside the first, which meets it half-way.
     """
     if (places.state(settings) / "test.json").is_file() and not again:
         return True
-    if not run_heats(settings, data, places, is_over):
+    if not run_heats(settings, data, places, is_over, backwards=backwards):
         return False
     members, final = places.state(settings) / "members", settings.final
     heats = heats_of(settings, places)
     data = merged(data) if final.folds else data
-    for candidate in finalists_of(settings, places):
+    for candidate in _ordered(finalists_of(settings, places), backwards):
         if (members / f"{candidate.name}.json").is_file():
             continue
         if is_over():
@@ -82,8 +84,17 @@ def finish_front(
     return True
 
 
+def _ordered(candidates: list[Candidate], backwards: bool) -> list[Candidate]:
+    return candidates[::-1] if backwards else candidates
+
+
 def run_heats(
-    settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
+    settings: Settings,
+    data: datasets.Dataset,
+    places: Places,
+    is_over: Callable[[], bool],
+    *,
+    backwards: bool = False,
 ) -> bool:
     """Short training of all candidates, to choose among them; returns whether it came to the end.
 
@@ -96,9 +107,9 @@ def run_heats(
         rows = rows_of(settings, places)
         pairs = competitors(settings, trials_of(settings, places), rows)
     short = settings._replace(final=final._replace(epochs=final.heat_epochs))
-    for candidate in dict.fromkeys(c for _, found in pairs for c in found):
-        known = heats_of(settings, places)
-        if candidate.name in known:
+    candidates = list(dict.fromkeys(c for _, found in pairs for c in found))
+    for candidate in _ordered(candidates, backwards):
+        if candidate.name in heats_of(settings, places):
             continue
         if is_over():
             return False
@@ -115,7 +126,8 @@ def run_heats(
             "cpu_seconds": round(time.process_time() - cpu, 1),
             "commit": commit(),
         }
-        write_json(path, {**known, candidate.name: heat})
+        # Read now: a second process may have written.
+        write_json(path, {**heats_of(settings, places), candidate.name: heat})
         shown = f"{heat['val_accuracy']:.2%}, {heat['sizes']['nonzeros']:,.0f} non-zeros"
         print(f"heat {candidate.name}: {shown}", flush=True)
     return True

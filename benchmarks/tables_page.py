@@ -17,9 +17,9 @@ from benchmarks.tables_figures import (
 )
 from benchmarks.tables_front import heats_of, members_of
 from benchmarks.tables_places import Places
-from benchmarks.tables_rows import Answer, Row, outcome_of
+from benchmarks.tables_rows import Answer, Row, looks_before, outcome_of
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings, settings_of
-from benchmarks.tables_targets import baselines_of
+from benchmarks.tables_targets import baselines_of, competitors_of
 from keras_sparse.files import write_bytes
 
 PAGE = RESULTS.parent / "RESULTS.md"
@@ -96,7 +96,10 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
     ]
     outcome = outcome_of(settings, table, places)
     if outcome is None:
-        lines.append("The test set has not been used yet; nothing is claimed.\n")
+        earlier = _earlier(settings, places)
+        these = "of these networks " if earlier else ""
+        lines.append(f"The test set has not been asked {these}yet; nothing is claimed.")
+        lines += [*earlier, ""]
     else:
         if outcome.looks > 1:
             lines.append(f"**The test set was looked at {outcome.looks} times.**")
@@ -142,7 +145,8 @@ def _rows(rows: Sequence[Row], table: int) -> list[str]:
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for row in rows:
-        cells = [_name(row.published), f"{row.published.accuracy:.2%}", _published_size(row)]
+        cells = [_name(row.published), f"{row.published.accuracy:.2%}"]
+        cells.append(_published_size(row.published))
         for answer in (row.by_validation, row.by_test):
             cells += _answer_cells(answer, table)
         lines.append(f"| {' | '.join(cells)} |")
@@ -153,9 +157,9 @@ def _name(row: Published) -> str:
     return f"{row.method} ({row.note})" if row.note else row.method
 
 
-def _published_size(row: Row) -> str:
-    text = f"MS {row.published.model_size:,.0f}"
-    memory = row.published.working_memory
+def _published_size(row: Published) -> str:
+    text = f"MS {row.model_size:,.0f}"
+    memory = row.working_memory
     return text if memory is None else f"{text}, WM {memory:,.0f}"
 
 
@@ -176,7 +180,7 @@ def _missed(rows: Sequence[Row], table: int) -> list[str]:
         answer = row.by_validation
         if row.published.method != "SpArSe" or (answer is not None and answer.dominates):
             continue
-        name = f"{row.published.accuracy:.2%} at {_published_size(row)}"
+        name = f"{row.published.accuracy:.2%} at {_published_size(row.published)}"
         if answer is None:
             lines.append(f"- {name}: no network is as small.")
         else:
@@ -301,12 +305,21 @@ def readme_table(places: Places) -> str:
     ]
     for table in TITLES:
         for data in DATA:
-            outcome = outcome_of(settings_of(data, table), table, places)
-            for row in outcome.rows if outcome else ():
-                if row.published.method == "SpArSe":
-                    cells = [f"{data}, table {table}", f"{row.published.accuracy:.2%}"]
-                    cells += [_published_size(row), *_answer_cells(row.by_validation, table)]
-                    if outcome.looks > 1:
-                        cells[-1] += f" ({outcome.looks} looks at the test set)"
-                    lines.append(f"| {' | '.join(cells)} |")
+            settings = settings_of(data, table)
+            outcome, before = outcome_of(settings, table, places), looks_before(settings, places)
+            for number, competitor in enumerate(competitors_of(data, table, places)):
+                if competitor.method != "SpArSe" or not (outcome or before):
+                    continue
+                cells = [f"{data}, table {table}", f"{competitor.accuracy:.2%}"]
+                cells.append(_published_size(competitor))
+                if outcome:
+                    cells += _answer_cells(outcome.rows[number].by_validation, table)
+                else:
+                    cells += ["being searched anew", "", "not asked yet"]
+                looks = outcome.looks if outcome else before
+                if looks > 1 or before:
+                    many = "1 look" if looks == 1 else f"{looks} looks"
+                    when = "" if outcome else " before"
+                    cells[-1] += f" ({many} at the test set{when})"
+                lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

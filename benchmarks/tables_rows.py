@@ -75,6 +75,12 @@ def outcome_of(settings: Settings, table: int, places: Places) -> Outcome | None
     return Outcome(rows, int(test["looks"]), str(test.get("commit", "")))
 
 
+def looks_before(settings: Settings, places: Places) -> int:
+    """How often the test set was asked about members that were then chosen anew."""
+    earlier = read_json(places.state(settings) / "earlier.json")
+    return int(earlier["looks"]) if isinstance(earlier, dict) else 0
+
+
 def answers_of(settings: Settings, places: Places) -> list[Answer]:
     """The networks that stand against the paper's own rows, by validation; none before the test."""
     outcomes = [outcome_of(settings, table, places) for table in tables_of(settings)]

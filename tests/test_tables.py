@@ -24,7 +24,14 @@ from benchmarks.tables import Deadline, run_table
 from benchmarks.tables_candidates import Candidate, competitors, finalists, needed_trials
 from benchmarks.tables_figures import ablation_facts, memory_facts
 from benchmarks.tables_folds import folds_of, merged
-from benchmarks.tables_front import begin_anew, finish_front, heats_of, look_at_test, members_of
+from benchmarks.tables_front import (
+    begin_anew,
+    finish_front,
+    heats_of,
+    look_at_test,
+    members_of,
+    run_heats,
+)
 from benchmarks.tables_networks import Network
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import row_of
@@ -569,6 +576,16 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     begin_anew(folds, places)  # both earlier rounds stay known
     earlier = json.loads((state / "earlier.json").read_text())
     assert set(earlier["accuracy"]) == set(chosen)
+    tables_page.write_page(places, tmp_path / "RESULTS.md", readme)
+    assert "has not been asked of these networks yet" in (tmp_path / "RESULTS.md").read_text()
+    assert "not asked yet (3 looks at the test set before)" in readme.read_text()
+    # A second process begins at the other end and finds the same.
+    assert run_heats(folds, data, places, lambda: False, backwards=True)
+    found = heats_of(folds, places)
+    assert list(found) == list(heats)[::-1]
+    assert {name: heat["val_accuracy"] for name, heat in found.items()} == {
+        name: heat["val_accuracy"] for name, heat in heats.items()
+    }
     assert set(earlier["earlier"]["accuracy"]) == set(members)
     begin_anew(folds, places, search=True)
     assert not is_searched(folds, places)

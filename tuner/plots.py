@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -102,7 +104,7 @@ def plot_front(
         axes.set_xscale("log")
         axes.set_xlabel("model size, bytes that are not zero")
         axes.set_ylabel("validation accuracy, %")
-        _legend_below(axes)
+        legend_below(axes)
     return _saved(figure, path)
 
 
@@ -163,7 +165,7 @@ def plot_hypervolume(search: Search, path: str | Path | None = None) -> Figure:
         axes.set_ylim(bottom=0)
         axes.set_xlabel(_with_hours("trial", shown.hours))
         axes.set_ylabel("hypervolume of the front")
-        _legend_below(axes)
+        legend_below(axes)
     return _saved(figure, path)
 
 
@@ -298,7 +300,7 @@ def plot_sparsity(
         axes.set_xlim(max(low, 0.9), high**1.25)  # room for the numbers
         axes.set_xlabel("parameters")
         axes.grid(visible=False, axis="y")
-        _legend_below(axes)
+        legend_below(axes)
     return _saved(figure, path)
 
 
@@ -322,13 +324,32 @@ def _axes(width: float, height: float) -> Iterator[tuple[Figure, Axes]]:
         yield figure, figure.subplots()
 
 
-def _legend_below(axes: Axes) -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        colour = [h for h in handles if not isinstance(h, Line2D)]
+def legend_below(axes: Axes) -> None:
+    """Explains what can be seen, under the axes; replaces an earlier legend there."""
+    for legend in list(axes.figure.legends):
+        legend.remove()
+    pairs = zip(*axes.get_legend_handles_labels(), strict=True)
+    shown = [(handle, label) for handle, label in pairs if _is_in_view(axes, handle)]
+    if shown:
+        colour = [handle for handle, _ in shown if not isinstance(handle, Line2D)]
         axes.figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(len(colour) or 1, 4), fontsize=8
+            *zip(*shown, strict=True),
+            loc="outside lower center",
+            ncols=min(len(colour) or 1, 4),
+            fontsize=8,
+            columnspacing=1.0,
+            handletextpad=0.3,
+            frameon=False,
         )
+
+
+def _is_in_view(axes: Axes, handle: Any) -> bool:
+    """Whether a point of a scatter is within the limits; lines, and names without points, are."""
+    places = np.asarray(handle.get_offsets() if isinstance(handle, PathCollection) else [], float)
+    if not len(places):
+        return True
+    low, high = np.transpose([axes.get_xlim(), axes.get_ylim()])
+    return bool(((places >= low) & (places <= high)).all(axis=1).any())
 
 
 def _percent(shares: Sequence[float]) -> list[float]:

@@ -49,9 +49,15 @@ def paired(
     return Network(layers, (2 if stride == 1 else 1, 1), down, averaged=True)
 
 
-def coarse(first: int, second: int, third: int, down: int) -> Network:
-    """Two 3×3, pooling of 3×3 values to few, 3×3, maps averaged."""
-    return Network((((first, 3, 1), (second, 3, 1)), ((third, 3, 1),)), (3, 1), down, averaged=True)
+def coarse(first: int, second: int, third: int, down: int, pool: int = 3) -> Network:
+    """Two 3×3, pooling to few values, 3×3, maps averaged: on an image made small."""
+    layers = (((first, 3, 1), (second, 3, 1)), ((third, 3, 1),))
+    return Network(layers, (pool, 1), down, averaged=True)
+
+
+def lenet_like(first: int, second: int) -> Network:
+    """5×5 and max-pooling, twice: few layers for so few weights that each must see much."""
+    return Network((((first, 5, 1),), ((second, 5, 1),)), (2, 2))
 
 
 def strided_pairs(first: int, second: int, third: int, fourth: int) -> Network:

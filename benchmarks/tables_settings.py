@@ -30,6 +30,7 @@ from benchmarks.tables_networks import (
     averaged,
     coarse,
     configuration_of,
+    lenet_like,
     paired,
     pooled,
     strided,
@@ -232,10 +233,12 @@ _STRUCTURED_SETS = {
         budget=Budget(ram=1679, flash=2048, accuracy=0.70),
         networks=(
             paired(4, 8, 8, 12, stride=2),  # trimmed, for Table 2's row
-            strided(2, 2, 4),  # 144 parameters: inside Table 3's second row
-            paired(3, 4, 6, 6),  # trimmed, for the same
+            coarse(8, 8, 12, down=2, pool=2),  # the same
+            lenet_like(4, 8),  # WM2 1 424: trimmed, inside Table 3's second row
+            strided(2, 2, 4),  # 144 parameters: inside the same
             twice_strided(4, 15, 32, down=2),  # WM2 391: inside its first
         ),
+        ranges={"input-pooling-type": ["max", "average"]},
         final=_SMALL_SET._replace(heat_epochs=150, folds=3),
     ),
     "chars4k": Settings(

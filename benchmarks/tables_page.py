@@ -8,6 +8,7 @@ from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published
 
 from benchmarks.record import RESULTS
+from benchmarks.tables_cost import cost_of, cost_table
 from benchmarks.tables_figures import (
     ablation_of,
     memory_of,
@@ -15,7 +16,7 @@ from benchmarks.tables_figures import (
     random_facts,
     write_figures,
 )
-from benchmarks.tables_front import heats_of, members_of
+from benchmarks.tables_front import members_of
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import Answer, Row, looks_before, outcome_of
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings, settings_of
@@ -37,6 +38,7 @@ DATA = {
     "chars4k-binary": "Chars4k-binary (label < 31 against the rest)",
     "kth-tips": "KTH-TIPS (stands in for CUReT, which cannot be had)",
 }
+_TABLES = {"unstructured": "table 1", "structured": "tables 2 and 3"}
 _HEAD = """# Results: the paper's tables
 
 Written by `python -m benchmarks.tables --page` from the files under `benchmarks/results/tables`; do
@@ -59,12 +61,14 @@ def write_page(places: Places, page: Path = PAGE, readme: Path = README) -> str:
     count = len(figures)
     parts = [_HEAD]
     parts += [_table_part(table, places, figures) for table in TITLES]
-    parts += [_baselines_part(places), _other(places), *figures.values()]
+    cost = f"## What it took\n\n{_cost_part(places)}"
+    parts += [_baselines_part(places), cost, _other(places), *figures.values()]
     write_bytes(page, "\n".join(part for part in parts if part).encode())
     text = readme.read_text()
     if BEGIN in text and END in text:
         before, after = text.split(BEGIN)[0], text.split(END)[1]
-        write_bytes(readme, f"{before}{BEGIN}\n{readme_table(places)}{END}{after}".encode())
+        generated = f"{readme_table(places)}\n{_cost_part(places)}"
+        write_bytes(readme, f"{before}{BEGIN}\n{generated}{END}{after}".encode())
     return f"{page.name} with {count} figures is written."
 
 
@@ -81,16 +85,13 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
     if search is None:
         return ""
     ended = [record for record in search.records if record.status != "running"]
-    clock = read_json(places.state(settings) / "clock.json") or {}
-    members = members_of(settings, places)
-    trained = [*members.values(), *heats_of(settings, places).values()]
-    cpu = (float(clock.get("cpu", 0.0)) + _cpu(trained)) / 3600
-    wall = (float(clock.get("wall", 0.0)) + _cpu(trained, "seconds")) / 3600
+    members, cost = members_of(settings, places), cost_of(settings, places)
     trials = settings.parts[-1].trials
     lines = [
         f"### {DATA[data]}\n",
         f"Search `{settings.name}`: {len(ended)} of {trials} trials, {len(members)} "
-        f"networks trained on, {wall:.1f} hours of wall-clock, {cpu:.1f} CPU-hours. Command: "
+        f"networks trained on, {cost.wall:.1f} hours of wall-clock, "
+        f"{cost.search + cost.training:.1f} CPU-hours. Command: "
         f"`python -m benchmarks.tables --table {table} --data {data}`, seed {settings.seed}"
         f"{_commits(members)}.\n",
     ]
@@ -127,10 +128,6 @@ def _earlier(settings: Settings, places: Places) -> list[str]:
         )
         earlier = earlier.get("earlier")
     return lines
-
-
-def _cpu(records: Any, name: str = "cpu_seconds") -> float:
-    return float(sum(record.get(name, 0.0) for record in records))
 
 
 def _commits(members: dict[str, dict[str, Any]]) -> str:
@@ -259,6 +256,17 @@ def _baselines(data: str, places: Places) -> list[str]:
             f"{record['test_accuracy']:.2%} | {record['size']:,.0f} | {run} |"
         )
     return [*lines, ""]
+
+
+def _cost_part(places: Places) -> str:
+    """What the searches took whose networks have answered."""
+    rows = []
+    for data in DATA:
+        for table in (1, 2):
+            settings = settings_of(data, table)
+            if outcome_of(settings, table, places) is not None:
+                rows.append((f"{data}, {_TABLES[PRUNING[table]]}", cost_of(settings, places)))
+    return cost_table(rows)
 
 
 def _other(places: Places) -> str:

@@ -4,6 +4,7 @@ import numpy as np
 from keras_sparse.tuner.reading import read_search
 from PIL import Image
 
+from benchmarks.tables_cost import Cost, cost_of, cost_table
 from benchmarks.tables_figures import (
     MemoryFacts,
     ablation_facts,
@@ -12,6 +13,9 @@ from benchmarks.tables_figures import (
     memory_facts,
     shrink,
 )
+from benchmarks.tables_places import Places
+from benchmarks.tables_settings import settings_of
+from keras_sparse.files import write_json
 from tests.tables_parts import record
 from tests.tuner.searches import computed, search
 
@@ -51,3 +55,17 @@ def test_the_ablation_takes_the_median_of_the_seeds():
     plain = [[record(0, 0.04, 5000.0)], [record(0, 0.3, 50.0)], [record(0, 0.04, 4000.0)]]
     facts = ablation_facts(pruned, plain, accuracy=0.95)
     assert facts.smallest == (200.0, None)
+
+
+def test_the_cost_of_a_search_has_all_that_trained(tmp_path):
+    places, settings = Places(tmp_path / "runs", tmp_path / "tables"), settings_of("mnist", 2)
+    state = places.state(settings)
+    write_json(state / "clock.json", {"wall": 7200.0, "cpu": 3600.0, "starts": 2})
+    write_json(state / "heats.json", {"001": {"seconds": 1800.0, "cpu_seconds": 900.0}})
+    write_json(state / "members" / "001.json", {"seconds": 1800.0, "cpu_seconds": 900.0})
+    cost = cost_of(settings, places)
+    assert cost == Cost(search=1.0, training=0.5, wall=3.0, gpu_days=(1, 1, 1, 2))
+    table = cost_table([("MNIST", cost), ("other", cost._replace(gpu_days=()))])
+    assert "| MNIST | 1.0 | 0.5 | 3.0 | 1 to 2 |" in table
+    assert "| other | 1.0 | 0.5 | 3.0 | not published |" in table
+    assert cost_table([]) == ""

@@ -149,13 +149,22 @@ def finalists(
         turns = zip_longest(*(found for _, found in pairs))
         chosen = [candidate for turn in turns for candidate in turn if candidate is not None]
         chosen = list(dict.fromkeys(chosen))[: settings.final.members]
-    chosen = list(dict.fromkeys(chosen))
+    chosen = list(dict.fromkeys(_simplest(candidate, heats) for candidate in chosen))
     front = sorted(fronts_of(list(records)), key=lambda r: r.metrics["val_error"])
     places_left = 0 if settings.final.folds else settings.final.members - len(chosen)
     left = min(max(0, places_left), len(front))
     places = np.linspace(0, len(front) - 1, left).round().astype(int)
     spread = [Candidate(front[i].trial_id) for i in places.tolist()]
     return list(dict.fromkeys([*chosen, *spread]))
+
+
+def _simplest(candidate: Candidate, heats: Mapping[str, dict[str, Any]]) -> Candidate:
+    """The same without a limit that its heat keeps anyway: no network is trained twice."""
+    free = candidate._replace(memory=None)
+    if candidate.memory is None or free.name not in heats:
+        return candidate
+    needs = heats[free.name]["sizes"][f"working_memory/{_TRIMMED}"]
+    return free if needs <= candidate.memory else candidate
 
 
 def _winners(

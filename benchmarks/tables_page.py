@@ -8,14 +8,9 @@ from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published
 
 from benchmarks.record import RESULTS
+from benchmarks.tables_comparisons import ablation_of, memory_of, opened, random_facts
 from benchmarks.tables_cost import cost_of, cost_table
-from benchmarks.tables_figures import (
-    ablation_of,
-    memory_of,
-    opened,
-    random_facts,
-    write_figures,
-)
+from benchmarks.tables_figures import write_figures
 from benchmarks.tables_front import members_of
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import Answer, Row, looks_before, outcome_of
@@ -279,7 +274,8 @@ def _other(places: Places) -> str:
                 lines.append(
                     f"- {data}, table {table}: hypervolume {facts[0]:.4f} against {facts[1]:.4f} "
                     f"of random configurations, after {facts[2]} trials each, the same space, "
-                    "training and first networks."
+                    "training and first networks. "
+                    f"`python -m benchmarks.tables --table {table} --data {data} --variant random`"
                 )
         memory = memory_of(data, places)
         if memory is not None:
@@ -287,7 +283,8 @@ def _other(places: Places) -> str:
                 f"- {data}, the paper's first figure: networks of the front with at least "
                 f"{memory.least_accuracy:.0%} on validation take {memory.median[0]:,.0f} bytes of "
                 f"working memory in the median (least {memory.least[0]:,.0f}) where it is an "
-                f"objective, {memory.median[1]:,.0f} ({memory.least[1]:,.0f}) where size alone is. "
+                f"objective, {memory.median[1]:,.0f} ({memory.least[1]:,.0f}) where size alone is, "
+                f"after {memory.trials} trials each. "
                 f"`python -m benchmarks.tables --table 2 --data {data} --variant size`"
             )
     ablation = ablation_of(places)

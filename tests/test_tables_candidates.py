@@ -126,6 +126,18 @@ def test_the_winner_of_a_heat_is_the_most_accurate_that_fits():
     )
 
 
+def test_a_limit_that_is_kept_anyway_does_not_make_a_second_member():
+    settings = settings_of("mnist", 2)._replace(final=Final(members=5))
+    row = Published("x", 0.99, 476, 900.0, "inputs+weights")
+    records = [record(5, 0.005, 900.0, 1000.0)]
+    heat = {"val_accuracy": 0.98, "sizes": {"nonzeros": 476, WM: 850.0}}
+    limited = {"005-476-wm900": heat}
+    assert finalists(settings, records, limited, [row])[0] == Candidate("005", 476, 900)
+    assert finalists(settings, records, limited | {"005-476": heat}, [row])[0].memory is None
+    large = {**heat, "sizes": {"nonzeros": 476, WM: 950.0}}
+    assert finalists(settings, records, limited | {"005-476": large}, [row])[0].memory == 900
+
+
 def test_with_folds_only_the_first_of_each_heat_is_trained():
     final = Final(folds=3, members=9)
     settings = settings_of("mnist", 1)._replace(final=final)

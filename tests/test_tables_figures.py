@@ -4,15 +4,17 @@ import numpy as np
 from keras_sparse.tuner.reading import read_search
 from PIL import Image
 
-from benchmarks.tables_cost import Cost, cost_of, cost_table
-from benchmarks.tables_figures import (
+from benchmarks.tables_comparisons import (
     MemoryFacts,
     ablation_facts,
-    draw_front,
+    beside,
     draw_memory,
     memory_facts,
-    shrink,
+    memory_of,
+    random_facts,
 )
+from benchmarks.tables_cost import Cost, cost_of, cost_table
+from benchmarks.tables_figures import draw_front, shrink
 from benchmarks.tables_places import Places
 from benchmarks.tables_settings import settings_of
 from keras_sparse.files import write_json
@@ -23,8 +25,21 @@ from tests.tuner.searches import computed, search
 def test_what_size_alone_costs_in_working_memory():
     both = [record(0, 0.01, 90.0, 40.0), record(1, 0.02, 80.0, 20.0), record(2, 0.5, 9.0, 1.0)]
     alone = [record(0, 0.01, 85.0, 100.0), record(1, 0.03, 70.0, 300.0)]
-    facts = memory_facts([both, alone], 0.95)
+    facts = memory_facts([both, alone], 0.95, 3)
     assert (facts.least, facts.median) == ((20.0, 100.0), (30.0, 200.0))
+
+
+def test_searches_are_compared_after_the_same_number_of_trials(tmp_path):
+    places = Places(tmp_path / "runs", tmp_path / "tables")
+    assert beside("mnist", 2, "random", places) == ()
+    for variant, trials in (("main", 12), ("random", 5)):
+        settings = settings_of("mnist", 2, variant)
+        search(computed(places.runs, trials, project_name=settings.name))
+    ended = beside("mnist", 2, "random", places)
+    assert [[record.number for record in group.records] for group in ended] == [[*range(5)]] * 2
+    ours, drawn, trials = random_facts("mnist", 2, places)
+    assert (trials, ours) == (5, drawn)  # the first five are the same ones
+    assert memory_of("mnist", places) is None  # no search for size alone
 
 
 def test_a_picture_of_a_front_shows_all_members(tmp_path):
@@ -40,7 +55,7 @@ def test_a_picture_of_a_front_shows_all_members(tmp_path):
 def test_a_shrunk_picture_is_smaller_and_looks_the_same(tmp_path):
     picture = tmp_path / "memory.png"
     points = tuple((float(n), float(n), 0.9) for n in range(1, 20))
-    draw_memory(MemoryFacts(("a", "b"), (points, points[::2]), 0.9, (1, 1), (10, 10)), picture)
+    draw_memory(MemoryFacts(("a", "b"), (points, points[::2]), 0.9, 5, (1, 1), (10, 10)), picture)
     with Image.open(picture) as image:
         before = np.asarray(image.convert("RGB")).astype(int)
     size = picture.stat().st_size

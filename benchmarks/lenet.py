@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
-from benchmarks.magnitude import MagnitudePruning, hold_zeros
+from benchmarks.magnitude import MagnitudePruning
 from benchmarks.narrowing import narrowed
 from benchmarks.record import RESULTS, environment
 from keras_sparse import KLAnnealing, datasets, sparsity, strip
@@ -27,6 +27,7 @@ from keras_sparse.files import write_json
 from keras_sparse.layers import BCConv2D, BCDense, SpVDConv2D, SpVDDense
 from keras_sparse.layers.estimators import AUTOMATIC, ESTIMATORS
 from keras_sparse.scoring import accuracy
+from keras_sparse.trimming import hold_zeros
 
 BATCH = 100
 FINETUNED = 3

@@ -4,28 +4,8 @@ from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-
-class Mask(keras.constraints.Constraint):
-    """Holds pruned weights at zero: the optimizer applies it after every update."""
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mask = tf.Variable(tf.ones(shape), trainable=False)
-
-    def __call__(self, kernel: Any) -> tf.Tensor:
-        return tf.convert_to_tensor(kernel) * self.mask
-
-
-def hold_zeros(model: keras.Model) -> list[Any]:
-    """Makes every kernel weight that is zero now stay zero in training; returns the kernels."""
-    kernels = [layer.kernel for layer in model.layers if hasattr(layer, "kernel")]
-    for kernel in kernels:
-        # A second call of `fit` goes on with the graph of the first, which knows the first mask.
-        mask = kernel.constraint if isinstance(kernel.constraint, Mask) else Mask(kernel.shape)
-        mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
-        kernel.constraint = mask
-    return kernels
+from keras_sparse.trimming import hold_zeros
 
 
 class MagnitudePruning(keras.callbacks.Callback):

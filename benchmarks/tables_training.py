@@ -1,6 +1,5 @@
 """Long training of a chosen network: moved images, zeros held, more of them, int8."""
 
-import math
 from typing import NamedTuple
 
 import keras
@@ -10,11 +9,11 @@ from keras_sparse.tuner.deployment import input_range
 from benchmarks.augmentation import Augmentation, augmented
 from benchmarks.lenet import shifted
 from benchmarks.tables_settings import Final
-from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
-from keras_sparse import datasets, measure
+from keras_sparse import Trimming, datasets, measure
 from keras_sparse.deploy import MicroModel, quantize, to_tflite
 from keras_sparse.deploy.converting import with_rounded_weights
 from keras_sparse.footprint import memory_models
+from keras_sparse.trimming import smallest_sizes
 
 BATCH = 128
 
@@ -51,31 +50,32 @@ def train(
         epochs: To train, the learning rate falling to 0.
         rate: Adam's at the start.
         seed: Of the order and the movement of the images.
-        limit: Over the first half, the smallest weights are set to zero until so many parameters,
-            biases included, are left; None for no more zeros.
-        memory: At the end of that half, each layer's own smallest weights are set to zero until its
-            inputs and parameters take so many values; None for no such limit.
+        limit: Over the first half it is trimmed to so many parameters, biases included; None for no
+            more zeros.
+        memory: To so many bytes of inputs and parameters of a layer; None for no such limit.
         begin: Share of the epochs before the first weight goes, less than a half.
     """
     steps = epochs * -(-len(data.x_train) // BATCH)
-    hold(model)
+    least = smallest_sizes(model)  # a candidate that cannot be as small as a row loses its heat
+    trimming = Trimming(
+        None if limit is None else max(limit, least.parameters),
+        working_memory=None if memory is None else max(memory, least.working_memory),
+        begin=begin,
+    )
+    trimming.set_params({"epochs": epochs})
+    trimming.set_model(model)
     model.compile(
         keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, steps)),
         keras.losses.CategoricalCrossentropy(from_logits=True),
     )
     keras.utils.set_random_seed(seed)
-    start = parameters_left(model)
     for epoch in range(epochs):
-        progress = (epoch + 1 - begin * epochs) / max((0.5 - begin) * epochs, 1)
-        share = 1.0 - (1.0 - np.clip(progress, 0.0, 1.0)) ** 3
-        if memory is not None:
-            trim_layers(model, memory, share)
-        if limit is not None and start > limit:
-            trim(model, math.floor(start + (limit - start) * share))
+        trimming.on_epoch_begin(epoch)
         rng = np.random.default_rng((seed, epoch))
         order = rng.permutation(len(data.x_train))
         x = moved(data.x_train, final, rng)
         model.fit(x[order], targets[order], batch_size=BATCH, shuffle=False, verbose=0)
+    trimming.on_train_end()
     return model
 
 

@@ -25,10 +25,10 @@ import numpy as np
 
 from benchmarks.augmentation import Augmentation, augmented, augmented_copy
 from benchmarks.distillation import answers, distillation_loss, targets, teacher_network
-from benchmarks.magnitude import hold_zeros
 from keras_sparse import datasets
 from keras_sparse.deploy import quantize
 from keras_sparse.files import write_json
+from keras_sparse.trimming import hold_zeros
 
 L = keras.layers
 BATCH = 128

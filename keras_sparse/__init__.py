@@ -14,6 +14,15 @@ from .counting import sparsity
 from .drawing import plot_network
 from .footprint import measure
 from .stripping import strip
+from .trimming import Trimming
 
 __version__ = "0.1.0.dev0"
-__all__ = ["KLAnnealing", "measure", "plot_network", "sparsify", "sparsity", "strip"]
+__all__ = [
+    "KLAnnealing",
+    "Trimming",
+    "measure",
+    "plot_network",
+    "sparsify",
+    "sparsity",
+    "strip",
+]

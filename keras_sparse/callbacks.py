@@ -1,10 +1,10 @@
 """KLAnnealing: brings the KL term into the loss bit by bit and logs how sparse the model is."""
 
-import numbers
 from typing import Any
 
 import keras
 
+from .checking import check_number
 from .counting import sparse_layers, sparsity
 
 _OTHER_STEP = "_keras_sparse_other_step"
@@ -43,11 +43,11 @@ class KLAnnealing(keras.callbacks.Callback):
         recovery_epochs: int = 0,
     ) -> None:
         super().__init__()
-        _check_number("num_examples", num_examples, whole=True, minimum=1)
-        _check_number("zero_epochs", zero_epochs, whole=True, minimum=0)
-        _check_number("annealing_epochs", annealing_epochs, whole=True, minimum=0)
-        _check_number("weight", weight, whole=False, minimum=0)
-        _check_number("recovery_epochs", recovery_epochs, whole=True, minimum=0)
+        check_number("num_examples", num_examples, whole=True, minimum=1)
+        check_number("zero_epochs", zero_epochs, whole=True, minimum=0)
+        check_number("annealing_epochs", annealing_epochs, whole=True, minimum=0)
+        check_number("weight", weight, whole=False, minimum=0)
+        check_number("recovery_epochs", recovery_epochs, whole=True, minimum=0)
         self.num_examples = int(num_examples)
         self.zero_epochs = int(zero_epochs)
         self.annealing_epochs = int(annealing_epochs)
@@ -125,11 +125,3 @@ class KLAnnealing(keras.callbacks.Callback):
         logs["nonzeros"] = total.nonzeros
         logs["kl"] = float(sum(layer.kl_divergence() for layer in built))
         logs["kl_weight"] = self.schedule(epoch)
-
-
-def _check_number(name: str, value: Any, *, whole: bool, minimum: int) -> None:
-    kind = numbers.Integral if whole else numbers.Real
-    is_number = isinstance(value, kind) and not isinstance(value, bool)
-    if not is_number or not float(value) >= minimum:
-        noun = "a whole number" if whole else "a number"
-        raise ValueError(f"{name} must be {noun} of at least {minimum}. Received: {name}={value!r}")

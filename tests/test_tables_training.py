@@ -10,56 +10,29 @@ from benchmarks.tables_settings import (
 )
 from benchmarks.tables_teacher import targets_of
 from benchmarks.tables_training import in_int8, train
-from benchmarks.tables_trimming import hold, parameters_left, trim, trim_layers
 from keras_sparse import datasets, measure
+from keras_sparse.trimming import kernels_of, sizes_left, trim
 from tests.tables_parts import small_network
 
 
-def test_trimming_reaches_the_limit_and_training_keeps_the_zeros():
+def test_zeros_stay_and_the_limit_is_reached():
     keras.utils.set_random_seed(0)
     data, model = datasets.load("digits"), small_network()
-    start = parameters_left(model)
-    trim(model, start - 300)
-    zeros = [np.asarray(w) == 0 for w in model.trainable_variables if len(w.shape) > 1]
-    assert parameters_left(model) == start - 300
-    hold(model)
+    trim(model, sizes_left(model).parameters - 300)
+    zeros = [kernel.numpy() == 0 for kernel in kernels_of(model).values()]
     targets = targets_of(data, Final(distillation=0.0), None, 0)
     train(model, data, targets, Final(shift=1), epochs=2, rate=1e-2, seed=0, limit=300)
-    kernels = [np.asarray(w) for w in model.trainable_variables if len(w.shape) > 1]
-    for before, after in zip(zeros, kernels, strict=True):
-        assert not after[before].any()
-    # Biases that were 0 have been trained; they count.
-    assert 250 < measure(model).nonzeros <= 300 + 14
+    for before, kernel in zip(zeros, kernels_of(model).values(), strict=True):
+        assert not kernel.numpy()[before].any()
+    assert 250 < sizes_left(model).parameters <= 300
 
 
-def test_trimming_leaves_something_of_every_layer():
+def test_a_network_that_cannot_be_as_small_as_a_row_is_as_small_as_it_can():
     keras.utils.set_random_seed(0)
-    model = small_network()
-    dense = model.get_layer("dense")
-    dense.kernel.assign(0.001 * dense.kernel)  # small weights are not unimportant for that
-    biases = parameters_left(model) - sum(k.numpy().size for k in kernels_in(model))
-    trim(model, biases + 40)
-    left = [int(np.count_nonzero(kernel)) for kernel in kernels_in(model)]
-    assert sum(left) == 40
-    assert min(left) >= 3
-
-
-def test_layers_are_trimmed_to_a_working_memory():
-    keras.utils.set_random_seed(0)
-    model = small_network()
-
-    def memory():
-        rows = measure(model, working_memory="inputs+weights").nodes
-        return {row.name: row.working_memory for row in rows}
-
-    # An image of 64 values and 9 weights, 36 values and 4, 144 and 1 440; the biases are 0 yet.
-    assert memory() == {"conv/depthwise": 73, "conv": 40, "dense": 1584}
-    trim_layers(model, 400, share=0.5)
-    assert 400 < memory()["dense"] <= 1000
-    trim_layers(model, 400)  # with room for 10 biases
-    assert memory() == {"conv/depthwise": 73, "conv": 40, "dense": 390}
-    trim_layers(model, 68)  # the first kernel; the dense layer's inputs alone are too many
-    assert memory() == {"conv/depthwise": 67, "conv": 40, "dense": 390}
+    data, model = datasets.load("digits"), small_network()
+    targets = targets_of(data, Final(distillation=0.0), None, 0)
+    train(model, data, targets, Final(), epochs=2, rate=1e-2, seed=0, limit=1, memory=1)
+    assert all(np.count_nonzero(kernel.numpy()) == 1 for kernel in kernels_of(model).values())
 
 
 def test_the_limit_holds_in_int8_with_the_biases_that_it_adds():
@@ -69,10 +42,6 @@ def test_the_limit_holds_in_int8_with_the_biases_that_it_adds():
     train(model, data, targets, Final(), epochs=4, rate=1e-2, seed=0, limit=300)
     measured = in_int8(model, data, 1, 0)
     assert measure(model).nonzeros < measured.sizes["nonzeros"] <= 300
-
-
-def kernels_in(model: keras.Model) -> list:
-    return [w for w in model.trainable_variables if len(w.shape) > 1]
 
 
 def test_a_teacher_is_trained_once_and_mixed_in(tmp_path):

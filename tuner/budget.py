@@ -1,10 +1,9 @@
 """What a user can afford: bytes of RAM and flash, and the accuracy below which it is no use."""
 
 import numbers
-import re
 from typing import NamedTuple
 
-_UNITS = {"": 1, "B": 1, "KB": 1024, "KIB": 1024, "MB": 1024**2, "MIB": 1024**2}
+from keras_sparse.checking import to_bytes
 
 
 class Budget(NamedTuple):
@@ -45,27 +44,3 @@ class Budget(NamedTuple):
                     f"budget.{name} must be at least {least} bytes, the least that a network of "
                     f"this space can take. Received: {name}={most}"
                 )
-
-
-def to_bytes(name: str, size: int | str | None) -> int | None:
-    """A number of bytes from an int or a text such as "2KB"; None stays None.
-
-    Args:
-        name: Of the argument, for the message.
-        size: What the user gave.
-    """
-    if size is None:
-        return None
-    value: float | None = None
-    if isinstance(size, str):
-        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
-        if match and match[2].upper() in _UNITS:
-            value = float(match[1]) * _UNITS[match[2].upper()]
-    elif isinstance(size, numbers.Real) and not isinstance(size, bool):
-        value = float(size)
-    if value is None or not value >= 1:
-        raise ValueError(
-            f'{name} must be a positive number of bytes or a text such as "2KB". '
-            f"Received: {name}={size!r}"
-        )
-    return int(value)

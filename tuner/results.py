@@ -1,5 +1,6 @@
 """The part of the tuner that answers: the front, tables, trained models."""
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import keras
 import keras_tuner
 from keras_tuner.engine.trial import Trial
 
-from keras_sparse import strip
+from keras_sparse import Trimming, strip
+from keras_sparse.counting import sparse_layers
 from keras_sparse.files import write_bytes
+from keras_sparse.layers.spvd import SpVDMixin
 
 from . import answers
 from .answers import TrialRecord
@@ -130,19 +133,25 @@ class SearchResults(keras_tuner.Tuner):
         learning_rate: float = 1e-3,
         augment: Callable[[Any], Any] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
+        trimming: Trimming | None = None,
     ) -> tuple[keras.Model, dict[str, float]]:
         """Trains a member of the front for longer, the learning rate falling to 0.
+
+        With `trimming=Trimming(flash="2KB")` the plain network trains, without noise and KL term,
+        and ends within those limits, wherever the search had ended. Of single weights those
+        pruned take part again; feature maps that were removed do not come back.
 
         Args:
             trial: Which one.
             x: Training images, or a batched data set.
             y: Class numbers.
             validation_data: (x, y) or a batched data set.
-            epochs: To train, the KL term at full weight.
+            epochs: To train; without trimming the KL term has its full weight.
             batch_size: Examples of a step.
             learning_rate: At the start.
             augment: As in `search`.
             callbacks: As in `fit`.
+            trimming: The size that is wanted; None for what the thresholds leave.
 
         Returns:
             The stripped model and its metrics.
@@ -151,6 +160,9 @@ class SearchResults(keras_tuner.Tuner):
         training = Training(x, y, validation_data, epochs, batch_size, tuple(callbacks), augment)
         training = checked(training)
         model = self.load_sparse_model(trial_id)
+        if trimming is not None:
+            model = _plain(model)
+            callbacks = [*callbacks, trimming]
         steps = epochs * training.steps
         model.optimizer.learning_rate = keras.optimizers.schedules.CosineDecay(learning_rate, steps)
         proposal = self.project.read_proposal(trial_id)
@@ -160,3 +172,13 @@ class SearchResults(keras_tuner.Tuner):
         metrics = {name: float(values[-1]) for name, values in history.items()}
         metrics = {**metrics, **self.blueprint.measured(model)}
         return strip(model), metrics
+
+
+def _plain(model: keras.Model) -> keras.Model:
+    """The stripped model, compiled in the same way; no single weight of it is zero yet."""
+    for layer in sparse_layers(model):
+        if isinstance(layer, SpVDMixin):
+            layer.threshold = math.inf
+    small = strip(model)
+    small.compile_from_config(model.get_compile_config())
+    return small

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
-from keras_sparse.tuner.budget import Budget, to_bytes
+from keras_sparse.tuner.budget import Budget
 from keras_sparse.tuner.pareto import hypervolume
 from keras_sparse.tuner.scalarize import draw_directions, gains, scalarize, scale_of
+
+from keras_sparse.checking import to_bytes
 
 
 @pytest.mark.parametrize(

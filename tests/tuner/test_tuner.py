@@ -11,7 +11,7 @@ from keras_sparse.tuner import Budget, SparseCNN, SparseTuner, trial
 from keras_sparse.tuner.project import TrialProposal
 from keras_sparse.tuner.training import Training
 
-from keras_sparse import datasets, measure
+from keras_sparse import Trimming, datasets, measure
 from keras_sparse.layers import SpVDDense
 
 # One process runs them all: they share what is trained or searched first.
@@ -114,6 +114,25 @@ def test_a_member_of_the_front_can_be_trained_on(searched, digits):
     )
     assert metrics["val_accuracy"] > 1 - member.metrics["val_error"] - 0.02
     assert measure(model).nonzeros == metrics["nonzeros"]
+
+
+def test_a_member_of_the_front_can_be_trimmed_to_a_size(searched, digits):
+    member = max(searched.pareto_front(), key=lambda record: record.metrics["flash"])
+    given = {
+        "x": digits.x_train,
+        "y": digits.y_train,
+        "validation_data": (digits.x_val, digits.y_val),
+        "epochs": 3,
+    }
+    _, metrics = searched.finetune(member, **given, trimming=Trimming())
+    # What its thresholds had pruned trains again.
+    assert metrics["nonzeros"] > member.metrics["nonzeros"]
+    assert metrics["nonzeros"] > 0.98 * metrics["parameters"]
+    limit = int(member.metrics["flash"] / 2)
+    small, metrics = searched.finetune(member, **given, trimming=Trimming(flash=limit))
+    assert measure(small).sparse_bytes == metrics["flash"] <= limit
+    predicted = small.predict(digits.x_val, verbose=0).argmax(axis=-1)
+    assert np.mean(predicted == digits.y_val) == pytest.approx(metrics["val_accuracy"], abs=1e-6)
 
 
 def test_data_sets_augmentation_callbacks_and_weights(digits, tmp_path):

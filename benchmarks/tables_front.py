@@ -275,7 +275,7 @@ def begin_anew(settings: Settings, places: Places, *, search: bool = False) -> N
 def look_at_test(
     settings: Settings, data: datasets.Dataset, places: Places, *, again: bool = False
 ) -> None:
-    """Asks the test set, once, about all members.
+    """Asks the test set, once, about each member.
 
     Raises:
         ValueError: It was asked before, unless `again`; then the number of times is counted.
@@ -294,8 +294,9 @@ def look_at_test(
             f"The test set is for the final front, and {settings.name} is not there yet: run the "
             f"parts search and final first. Received: {unfinished}"
         )
-    accuracies = {}
-    for name in members:
+    # Members do not change: what the test set has said of them, it says again.
+    accuracies = dict(earlier.get("accuracy", {}))
+    for name in sorted(members.keys() - accuracies.keys()):
         flatbuffer = (places.state(settings) / "members" / f"{name}.tflite").read_bytes()
         micro = MicroModel(flatbuffer, trusted=True)
         accuracies[name] = {"int8": round(float(micro.evaluate(data.x_test, data.y_test)), 5)}
@@ -306,7 +307,7 @@ def look_at_test(
             accuracies[name]["float"] = round(correct, 5)
     before = earlier or read_json(places.state(settings) / "earlier.json") or {}
     looks = int(before.get("looks", 0)) + 1
-    found = {"looks": looks, "accuracy": accuracies, "commit": commit()}
+    found = {"looks": looks, "accuracy": dict(sorted(accuracies.items())), "commit": commit()}
     write_json(path, {**found, "environment": environment()})
 
 

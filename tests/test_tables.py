@@ -80,8 +80,9 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     assert len(records) == 8 and records[7].configuration["num-filters-block-1-layer-1"] == 6
     before, members = members, members_of(settings, places)
     assert before.items() < members.items()
-    test = json.loads((state / "test.json").read_text())
+    said, test = test, json.loads((state / "test.json").read_text())
     assert test["looks"] == 2 and set(test["accuracy"]) == set(members)
+    assert said["accuracy"].items() < test["accuracy"].items()
 
     assert run_table(settings, data, places, Deadline(None), parts=("effects",)) == ""
 

@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
     """What a network takes in int8.
 
     Attributes:
-        parameters: Number of those that are not zero, biases included.
+        parameters: Number of those that are not zero, and all biases.
         flash: Bytes with each array in its smallest encoding, indices included.
         working_memory: Bytes of the inputs and parameters of the largest layer.
     """
@@ -35,33 +35,24 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(graph: Graph, masks: Mapping[str, np.ndarray] | None = None) -> Sizes:
-    """Counts a network of which only what the masks keep is left."""
+    """Counts a network of which only what the masks keep is left; a bias is never zero for long."""
     masks = masks or {}
-    kept = [_masked(weights, masks) for weights in graph.weights()]
-    nodes = [
-        op._replace(weights=tuple(_masked(weights, masks) for weights in op.weights))
+    operators = [
+        op._replace(weights=(*(_left(weights, masks) for weights in op.weights), *_added(op)))
         for op in graph.operators
     ]
-    memory = working_memory.get("inputs+weights")(graph._replace(operators=tuple(nodes)), _BITS)
-    first = graph.first_weighted()
-    extra = [_added_biases(op) for op in graph.operators]
+    whole = graph._replace(operators=tuple(operators))
+    memory = _memory(whole)[whole.first_weighted() :]
     return Sizes(
-        parameters=sum(weights.nonzeros for weights in kept) + sum(extra),
-        flash=sum(smallest(_values(weights), _BITS).bytes for weights in kept) + sum(extra),
-        working_memory=max(
-            (b + more for b, more in zip(memory[first:], extra[first:], strict=True)), default=0
-        ),
+        parameters=sum(weights.nonzeros for weights in whole.weights()),
+        flash=sum(smallest(_values(weights), _BITS).bytes for weights in whole.weights()),
+        working_memory=max(memory, default=0),
     )
 
 
 def least_of(graph: Graph, names: Collection[str]) -> Sizes:
-    """What is left if each of the named kernels keeps its largest weight only, and every bias."""
-    masks = trimmed(graph, names, 0)
-    whole = [
-        op._replace(weights=tuple(_whole(w) if w.is_bias else w for w in op.weights))
-        for op in graph.operators
-    ]
-    return sizes_of(graph._replace(operators=tuple(whole)), masks)
+    """What is left if each of the named kernels keeps its largest weight only."""
+    return sizes_of(graph, trimmed(graph, names, 0))
 
 
 def trimmed(graph: Graph, names: Collection[str], parameters: int) -> Masks:
@@ -75,7 +66,8 @@ def trimmed(graph: Graph, names: Collection[str], parameters: int) -> Masks:
     can_go = np.concatenate([np.zeros(0), *(s[(s > 0) & (s < 1)] for s in scores.values())])
     excess = min(sizes_of(graph).parameters - parameters, len(can_go))
     cut = np.partition(can_go, excess - 1)[excess - 1] if excess > 0 else 0.0
-    return {name: score > cut for name, score in scores.items()}
+    # What is zero because of a normalization alone stays: that may change while it trains.
+    return {name: (score > cut) | (score == 0) for name, score in scores.items()}
 
 
 def parameters_within(graph: Graph, names: Collection[str], flash: int) -> int:
@@ -101,51 +93,56 @@ def trimmed_layers(graph: Graph, names: Collection[str], memory: int, share: flo
         share: Of what is too much, so much goes.
     """
     masks: Masks = {}
-    used = working_memory.get("inputs+weights")(graph, _BITS)
-    for operator, taken in zip(graph.operators, used, strict=True):
+    for operator, taken in zip(graph.operators, _memory(graph), strict=True):
         kernel = next((w for w in operator.weights if w.name in names), None)
         if kernel is None:
             continue
         sizes = np.abs(_values(kernel)).ravel()
-        room = memory - (taken - operator.nonzeros) - _biases(operator)
+        biases = sum(w.size for w in (*operator.weights, *_added(operator)) if w.is_bias)
+        room = memory - (taken - operator.nonzeros) - biases
         most = max(1, math.ceil(room + (1.0 - share) * max(0, sizes.size - room)))
-        keep = np.zeros(sizes.size, bool)
+        keep = sizes == 0
         keep[np.argsort(-sizes, kind="stable")[:most]] = True
-        mask = (keep & (sizes > 0)).reshape(kernel.shape)
+        mask = keep.reshape(kernel.shape)
         masks[kernel.name] = mask & masks.get(kernel.name, True)  # a layer may be used twice
     return masks
 
 
-def _biases(operator: Operator) -> int:
-    return sum(w.size for w in operator.weights if w.is_bias) + _added_biases(operator)
+def _memory(graph: Graph) -> list[int]:
+    return working_memory.get("inputs+weights")(graph, _BITS)
 
 
-def _added_biases(operator: Operator) -> int:
-    """Biases that an operator gets in int8 only.
-
-    A separable convolution is two there, and training with fake quantization moves the biases of
-    the first away from zero.
-    """
-    first = operator.weights[0] if operator.weights else None
-    is_half = first is not None and first.name.endswith("/depthwise_kernel")
-    return math.prod(first.shape[-2:]) if first is not None and is_half else 0
+def _added(operator: Operator) -> tuple[Weights, ...]:
+    """The biases that an operator has in int8 only, where training moves them away from zero."""
+    if not operator.weights or any(weights.is_bias for weights in operator.weights):
+        return ()
+    kernel = operator.weights[0]
+    shape = kernel.shape[-1:]
+    if operator.kind.startswith("Depthwise"):  # (…, inputs, multiplier)
+        shape = (math.prod(kernel.shape[-2:]),)
+    elif operator.kind.endswith("Transpose"):  # (…, outputs, inputs)
+        shape = kernel.shape[-2:-1]
+    name = f"{kernel.name}/bias"
+    return (_whole(Weights(name, shape, 0, is_bias=True)),)
 
 
 def _whole(weights: Weights) -> Weights:
     return weights._replace(values=np.ones(weights.shape), nonzeros=weights.size)
 
 
-def _values(weights: Weights) -> np.ndarray:
-    if weights.values is None:
-        raise ValueError(f"graph must have the values of its weights. Received: {weights.name!r}")
-    return weights.values
-
-
-def _masked(weights: Weights, masks: Mapping[str, np.ndarray]) -> Weights:
+def _left(weights: Weights, masks: Mapping[str, np.ndarray]) -> Weights:
+    if weights.is_bias:
+        return _whole(weights)
     if weights.name not in masks:
         return weights
     values = _values(weights) * masks[weights.name]
     return weights._replace(values=values, nonzeros=int(np.count_nonzero(values)))
+
+
+def _values(weights: Weights) -> np.ndarray:
+    if weights.values is None:
+        raise ValueError(f"graph must have the values of its weights. Received: {weights.name!r}")
+    return weights.values
 
 
 def _lamp(values: np.ndarray) -> np.ndarray:

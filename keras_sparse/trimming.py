@@ -14,25 +14,27 @@ import tensorflow as tf
 
 from . import trim_rules
 from .checking import check_number, to_bytes
-from .counting import sparse_layers
+from .counting import KERNEL_NAMES, sparse_layers
 from .footprint import read
 from .trim_rules import Sizes
 from .walking import check_graph, is_graph
-
-_KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel")
 
 
 class Trimming(keras.callbacks.Callback):
     """Sets ever more of the least important weights of a plain model to zero while it trains.
 
     Which ones: by LAMP (Lee et al., 2021) over all kernels; for the working memory the smallest of
-    each layer that is too large. How many: none at `begin`, all that is too much from `end` on,
-    most of it early (a cubic curve). Biases stay. What is zero, also from before, stays zero in
-    this and in later trainings of the model; without limits that is all that happens.
+    each layer that is too large. How many: the first before the first step after `begin`, all that
+    is too much before that after `end`, most of them early (a cubic curve). Biases stay. What is
+    zero, also from before, stays zero in this and in later trainings of the model, not of a copy;
+    without limits that is all that happens.
 
         small = strip(model)
         small.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
         small.fit(x, y, epochs=30, callbacks=[Trimming(flash="2KB")])
+
+    Weights of an epoch before `end` are too large: give `EarlyStopping(restore_best_weights=True)`
+    a `start_from_epoch` behind it.
 
     In a custom training loop call `set_params({"epochs": ...})` and `set_model(model)` once,
     `on_epoch_begin(epoch)` every epoch and `on_train_end()` after the last.
@@ -95,13 +97,17 @@ class Trimming(keras.callbacks.Callback):
         self._trim()
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        """Takes away what a bias that was zero has added; warns if the limits are not met."""
-        if self._share == 1.0:
-            self._trim()
-        elif any(getattr(sizes_left(self.model), n) > most for n, most in self.limits.items()):
+        """Cuts what averaging weights has brought back; warns if the limits do not hold."""
+        if getattr(getattr(self.model, "optimizer", None), "use_ema", False):
+            for kernel in kernels_of(self.model).values():
+                kernel.assign(kernel.constraint(kernel))
+        left = sizes_left(self.model)
+        above = [name for name, most in self.limits.items() if getattr(left, name) > most]
+        if above:
             warnings.warn(
-                f"The training ended before its limits hold, at {self.end:.0%} of the epochs: "
-                f"{sizes_left(self.model)}",
+                f"{above[0]} is {getattr(left, above[0]):,} after the training, above its limit: "
+                f"train on to {self.end:.0%} of the epochs at least, and restore no weights from "
+                f"before. Received: {above[0]}={self.limits[above[0]]:,}",
                 stacklevel=2,
             )
 
@@ -113,7 +119,7 @@ class Trimming(keras.callbacks.Callback):
                 "Trimming needs the number of epochs: in a custom training loop call "
                 f'set_params({{"epochs": ...}}) first. Received: params={self.params!r}'
             )
-        progress = (epoch + 1 - self.begin * epochs) / max((self.end - self.begin) * epochs, 1)
+        progress = (epoch + 1 - self.begin * epochs) / ((self.end - self.begin) * epochs)
         return float(1.0 - (1.0 - np.clip(progress, 0.0, 1.0)) ** 3)
 
     def _trim(self) -> None:
@@ -132,14 +138,16 @@ class Mask(keras.constraints.Constraint):
     """Holds weights at zero: the optimizer applies it after every update.
 
     Args:
-        shape: Of the weights.
+        kernel: The weights; a constraint that they have is applied before.
     """
 
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.mask = tf.Variable(tf.ones(shape), trainable=False)
+    def __init__(self, kernel: Any) -> None:
+        self.first = kernel.constraint
+        self.mask = tf.Variable(tf.ones(kernel.shape, kernel.dtype), trainable=False)
 
     def __call__(self, kernel: Any) -> tf.Tensor:
         """The weights of which only those stay that the mask keeps."""
+        kernel = kernel if self.first is None else self.first(kernel)
         return tf.convert_to_tensor(kernel) * self.mask
 
 
@@ -151,7 +159,7 @@ def kernels_of(model: keras.Model, prefix: str = "") -> dict[str, Any]:
             inner = kernels_of(layer, f"{prefix}{layer.name}/")
         else:
             inner = {
-                f"{prefix}{layer.name}/{name}": getattr(layer, name, None) for name in _KERNELS
+                f"{prefix}{layer.name}/{name}": getattr(layer, name, None) for name in KERNEL_NAMES
             }
         found.update((name, kernel) for name, kernel in inner.items() if kernel is not None)
     return {name: kernel for name, kernel in found.items() if kernel.trainable}
@@ -161,10 +169,10 @@ def hold_zeros(model: keras.Model) -> list[Any]:
     """Makes every kernel weight that is zero now stay zero in training; returns the kernels."""
     kernels = list(kernels_of(model).values())
     for kernel in kernels:
-        # `fit` goes on with the graph of its first call, which knows the first mask.
-        mask = kernel.constraint if isinstance(kernel.constraint, Mask) else Mask(kernel.shape)
-        mask.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), tf.float32))
-        kernel.constraint = mask
+        if not isinstance(kernel.constraint, Mask):
+            kernel.constraint = Mask(kernel)
+            model.train_function = None  # one that was traced before knows nothing of the mask
+        kernel.constraint.mask.assign(tf.cast(tf.not_equal(kernel.value, 0.0), kernel.dtype))
     return kernels
 
 

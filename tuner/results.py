@@ -170,8 +170,12 @@ class SearchResults(keras_tuner.Tuner):
         plan = schedule_of(configuration, epochs, inherits=True)._replace(epochs=epochs)
         history = fit(model, plan, training, self.seed, callbacks)
         metrics = {name: float(values[-1]) for name, values in history.items()}
-        metrics = {**metrics, **self.blueprint.measured(model)}
-        return strip(model), metrics
+        # A callback may have restored the weights of another epoch.
+        pair = training.validation if isinstance(training.validation, tuple) else (validation_data,)
+        given = dict(zip(("x", "y", "sample_weight"), pair, strict=False))
+        found = model.evaluate(**given, return_dict=True, verbose=0)
+        metrics |= {f"val_{name}": float(value) for name, value in found.items()}
+        return strip(model), {**metrics, **self.blueprint.measured(model)}
 
 
 def _plain(model: keras.Model) -> keras.Model:
@@ -180,5 +184,8 @@ def _plain(model: keras.Model) -> keras.Model:
         if isinstance(layer, SpVDMixin):
             layer.threshold = math.inf
     small = strip(model)
-    small.compile_from_config(model.get_compile_config())
+    # What was given to `compile` itself: a loss of one's own cannot be made from its name.
+    given = dict(model._compile_config.config)
+    optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
+    small.compile(**{**given, "optimizer": optimizer})
     return small

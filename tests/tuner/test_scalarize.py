@@ -4,16 +4,6 @@ from keras_sparse.tuner.budget import Budget
 from keras_sparse.tuner.pareto import hypervolume
 from keras_sparse.tuner.scalarize import draw_directions, gains, scalarize, scale_of
 
-from keras_sparse.checking import to_bytes
-
-
-@pytest.mark.parametrize(
-    "size, expected",
-    [(2048, 2048), ("2KB", 2048), ("2 kB", 2048), ("1.5KB", 1536), ("512", 512), ("1MB", 1 << 20)],
-)
-def test_sizes_are_understood(size, expected):
-    assert to_bytes("ram", size) == expected
-
 
 @pytest.mark.parametrize("size", [0, -1, "2GB", "KB", "", True, float("nan"), "two"])
 def test_sizes_that_make_no_sense_are_refused(size):

@@ -135,6 +135,29 @@ def test_a_member_of_the_front_can_be_trimmed_to_a_size(searched, digits):
     assert np.mean(predicted == digits.y_val) == pytest.approx(metrics["val_accuracy"], abs=1e-6)
 
 
+def test_a_model_of_ones_own_is_trimmed_with_its_own_loss(digits, tmp_path):
+    def own_loss(y, outputs):
+        return keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=True)
+
+    def build(hp):
+        units = hp.Int("units", 8, 16)
+        layers = [keras.Input((8, 8, 1)), keras.layers.Flatten(), SpVDDense(units), SpVDDense(10)]
+        model = keras.Sequential(layers)
+        model.compile("adam", own_loss, metrics=["accuracy"])
+        return model
+
+    tuner = SparseTuner(build, max_trials=1, directory=tmp_path, seed=1)
+    given = arguments(digits)
+    tuner.search(**given, epochs=1)
+    train = tf.data.Dataset.from_tensor_slices((given["x"], given["y"])).batch(64)
+    val = tf.data.Dataset.from_tensor_slices(given["validation_data"]).batch(64)
+    model, metrics = tuner.finetune(
+        "0", train, validation_data=val, epochs=9, learning_rate=1e-2, trimming=Trimming(200)
+    )
+    assert measure(model).nonzeros == metrics["nonzeros"] <= 200
+    assert metrics["val_accuracy"] > 0.3
+
+
 def test_data_sets_augmentation_callbacks_and_weights(digits, tmp_path):
     given = arguments(digits, 256)
     train = tf.data.Dataset.from_tensor_slices((given["x"], given["y"])).batch(64)

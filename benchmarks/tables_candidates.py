@@ -71,12 +71,16 @@ register_memory_model(INPUTS, inputs_alone)
 def competitors(
     settings: Settings, records: Sequence[TrialRecord], rows: Sequence[Published]
 ) -> list[tuple[Published, list[Candidate]]]:
-    """For each of the rows its candidates, one of each band."""
+    """For each of the rows its candidates: one of each band, and the entrants."""
     known = [r for r in records if "val_error" in r.metrics and "nonzeros" in r.metrics]
     known.sort(key=lambda r: r.metrics["val_error"])
+    # The search began with these networks, in their order.
+    numbers = {n for n, network in enumerate(settings.networks) if network in settings.entrants}
+    entrants = [record for record in known if record.number in numbers]
     pairs = []
     for row in rows:
         fitting = [record for band in _BANDS for record in _in_band(known, row, *band)]
+        fitting += [r for r in entrants if _in_band([r], row, 1.0, np.inf)]
         fitting = fitting or sorted(known, key=lambda r: excess(r.metrics, row))[:1]
         found = [_candidate(settings, record, row) for record in fitting]
         pairs.append((row, list(dict.fromkeys(found))))

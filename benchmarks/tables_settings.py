@@ -103,6 +103,8 @@ class Settings(NamedTuple):
         seed: Of everything random.
         budget: What the search prefers.
         networks: Tried first.
+        entrants: Of these, what competes for every row to which it can be trimmed: how well a network
+            does with few weights its own accuracy says only roughly.
         late: Tried after all trials: for rows beyond what the search was made for.
         ranges: Of the extended space, see `SparseCNN`; in the end with those of all searches.
         alpha: Weight of the KL term of the networks tried first.
@@ -127,6 +129,7 @@ class Settings(NamedTuple):
     seed: int = SEED
     budget: Budget = Budget()
     networks: tuple[Network, ...] = ()
+    entrants: tuple[Network, ...] = ()
     late: tuple[Network, ...] = ()
     ranges: Mapping[str, Sequence[Value]] = {}
     alpha: float = 0.05
@@ -238,6 +241,7 @@ _STRUCTURED_SETS = {
             strided(2, 2, 4),  # 144 parameters: inside the same
             twice_strided(4, 15, 32, down=2),  # WM2 391: inside its first
         ),
+        entrants=(lenet_like(4, 8),),
         ranges={"input-pooling-type": ["max", "average"]},
         final=_SMALL_SET._replace(heat_epochs=150, folds=3),
     ),

@@ -43,6 +43,15 @@ def test_the_best_of_each_band_compete_for_a_row():
     assert [c.name for c in found[1000]] == ["004-1000", "002-1000", "001-1000"]
 
 
+def test_entrants_compete_for_every_row_that_is_smaller():
+    settings = settings_of("mnist", 1)
+    settings = settings._replace(entrants=(settings.networks[3],))
+    pairs = competitors(settings, RECORDS, rows_of(settings, NOWHERE))
+    found = {row.model_size: [c.name for c in some] for row, some in pairs}
+    assert found[476] == ["002-476", "001-476", "000-476", "003-476"]
+    assert found[804] == ["004-804", "002-804", "001-804"]  # it has 790
+
+
 def test_networks_trained_here_are_rows_too(tmp_path):
     sizes = {f"working_memory/{name}": 900.0 for name in ("inputs+weights", "inputs+outputs")}
     hand = {"size": 1420, "test_accuracy": 0.992, "sizes": sizes}

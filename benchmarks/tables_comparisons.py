@@ -23,7 +23,7 @@ from keras_sparse.drawing import Picture, save
 LEAST_ACCURACY = {"mnist": 0.95, "cifar10-binary": 0.7}
 """Of the networks in the paper's scatters and in its first figure."""
 
-_ABLATION_ACCURACY = 0.9
+_ABLATION_ACCURACIES = (0.7, 0.8, 0.85, 0.9, 0.95)
 """Of the networks whose sizes with and without pruning are compared; trials are short there."""
 
 _COLOURS = ("#4c72b0", "#dd8452")
@@ -56,14 +56,14 @@ class AblationFacts(NamedTuple):
     Attributes:
         fronts: For with and without, of each seed: (non-zeros, validation accuracy), from small to
             large.
-        smallest: For with and without, the median over the seeds of the smallest network that is at
-            least `accuracy` accurate; None if a seed has none.
-        accuracy: See there.
+        accuracies: At which sizes are compared.
+        smallest: For with and without, for each of them the median over the seeds of the smallest
+            network that is at least so accurate; None if most seeds have none.
     """
 
     fronts: tuple[tuple[tuple[tuple[float, float], ...], ...], ...]
-    smallest: tuple[float | None, ...]
-    accuracy: float
+    accuracies: tuple[float, ...]
+    smallest: tuple[tuple[float | None, ...], ...]
 
 
 def opened(settings: Settings, places: Places) -> Search | None:
@@ -135,18 +135,19 @@ def memory_of(data: str, places: Places) -> MemoryFacts | None:
 def ablation_facts(
     with_pruning: Sequence[Sequence[TrialRecord]],
     without: Sequence[Sequence[TrialRecord]],
-    accuracy: float,
+    accuracies: Sequence[float],
 ) -> AblationFacts:
     """Of the trials of several seeds."""
     groups = (with_pruning, without)
     fronts = tuple(tuple(_front(records) for records in group) for group in groups)
-    smallest = []
-    for group in fronts:
-        sizes = [min((s for s, a in front if a >= accuracy), default=None) for front in group]
-        known = sorted(size for size in sizes if size is not None)
-        is_complete = bool(known) and len(known) == len(sizes)
-        smallest.append(known[len(known) // 2] if is_complete else None)
-    return AblationFacts(fronts, tuple(smallest), accuracy)
+    smallest = tuple(tuple(_median_size(group, a) for a in accuracies) for group in fronts)
+    return AblationFacts(fronts, tuple(accuracies), smallest)
+
+
+def _median_size(fronts: Sequence[Sequence[tuple[float, float]]], accuracy: float) -> float | None:
+    sizes = [min((s for s, a in front if a >= accuracy), default=np.inf) for front in fronts]
+    median = float(np.median(sizes))
+    return median if np.isfinite(median) else None
 
 
 def _front(records: Sequence[TrialRecord]) -> tuple[tuple[float, float], ...]:
@@ -177,7 +178,7 @@ def ablation_of(places: Places) -> AblationFacts | None:
             if sum(record.status != "running" for record in records) >= settings.trials:
                 ended.append(records)
         groups.append(ended)
-    return ablation_facts(groups[0], groups[1], _ABLATION_ACCURACY) if all(groups) else None
+    return ablation_facts(groups[0], groups[1], _ABLATION_ACCURACIES) if all(groups) else None
 
 
 def draw_memory(facts: MemoryFacts, path: Path) -> None:

@@ -8,10 +8,11 @@ from keras_sparse.tuner.project import read_json
 from keras_sparse.tuner.references import Published
 
 from benchmarks.record import RESULTS
-from benchmarks.tables_comparisons import ablation_of, memory_of, opened, random_facts
+from benchmarks.tables_comparisons import opened
 from benchmarks.tables_cost import cost_of, cost_table
 from benchmarks.tables_figures import write_figures
 from benchmarks.tables_front import members_of
+from benchmarks.tables_others import other_part
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import Answer, Row, looks_before, outcome_of
 from benchmarks.tables_settings import MEMORY, PRUNING, Settings, settings_of
@@ -57,7 +58,7 @@ def write_page(places: Places, page: Path = PAGE, readme: Path = README) -> str:
     parts = [_HEAD]
     parts += [_table_part(table, places, figures) for table in TITLES]
     cost = f"## What it took\n\n{_cost_part(places)}"
-    parts += [_baselines_part(places), cost, _other(places), *figures.values()]
+    parts += [_baselines_part(places), cost, other_part(DATA, places), *figures.values()]
     write_bytes(page, "\n".join(part for part in parts if part).encode())
     text = readme.read_text()
     if BEGIN in text and END in text:
@@ -262,44 +263,6 @@ def _cost_part(places: Places) -> str:
             if outcome_of(settings, table, places) is not None:
                 rows.append((f"{data}, {_TABLES[PRUNING[table]]}", cost_of(settings, places)))
     return cost_table(rows)
-
-
-def _other(places: Places) -> str:
-    """The comparison with random search and the one with and without pruning."""
-    lines = []
-    for data in DATA:
-        for table in (1, 2):
-            facts = random_facts(data, table, places)
-            if facts is not None:
-                lines.append(
-                    f"- {data}, table {table}: hypervolume {facts[0]:.4f} against {facts[1]:.4f} "
-                    f"of random configurations, after {facts[2]} trials each, the same space, "
-                    "training and first networks. "
-                    f"`python -m benchmarks.tables --table {table} --data {data} --variant random`"
-                )
-        memory = memory_of(data, places)
-        if memory is not None:
-            lines.append(
-                f"- {data}, the paper's first figure: networks of the front with at least "
-                f"{memory.least_accuracy:.0%} on validation take {memory.median[0]:,.0f} bytes of "
-                f"working memory in the median (least {memory.least[0]:,.0f}) where it is an "
-                f"objective, {memory.median[1]:,.0f} ({memory.least[1]:,.0f}) where size alone is, "
-                f"after {memory.trials} trials each. "
-                f"`python -m benchmarks.tables --table 2 --data {data} --variant size`"
-            )
-    ablation = ablation_of(places)
-    if ablation is not None:
-        sizes = ["none" if size is None else f"{size:,.0f}" for size in ablation.smallest]
-        lines.append(
-            f"- With and without pruning (10,000 MNIST images, {len(ablation.fronts[0])} seeds): "
-            f"the smallest network with {ablation.accuracy:.0%} on validation has {sizes[0]} "
-            f"parameters against {sizes[1]} (median). `python -m benchmarks.tables --ablation`"
-        )
-    lines.append(
-        "- LogNNet (Izotov et al., 2021), published, on an Arduino Uno: 82 % on MNIST at about 7 s "
-        "an image. What a CNN of this project does there: `python -m benchmarks.uno --run mnist`."
-    )
-    return "\n".join(["## Other comparisons\n", *lines, ""])
 
 
 def readme_table(places: Places) -> str:

@@ -67,9 +67,9 @@ def test_a_shrunk_picture_is_smaller_and_looks_the_same(tmp_path):
 
 def test_the_ablation_takes_the_median_of_the_seeds():
     pruned = [[record(0, 0.04, s), record(1, 0.2, 1.0)] for s in (100.0, 300.0, 200.0)]
-    plain = [[record(0, 0.04, 5000.0)], [record(0, 0.3, 50.0)], [record(0, 0.04, 4000.0)]]
-    facts = ablation_facts(pruned, plain, accuracy=0.95)
-    assert facts.smallest == (200.0, None)
+    plain = [[record(0, 0.04, 5000.0)], [record(0, 0.3, 50.0)], [record(0, 0.2, 4000.0)]]
+    facts = ablation_facts(pruned, plain, accuracies=(0.95, 0.8))
+    assert facts.smallest == ((200.0, 1.0), (None, 5000.0))
 
 
 def test_the_cost_of_a_search_has_all_that_trained(tmp_path):

@@ -208,6 +208,9 @@ _STRUCTURED_SETS = {
             strided(4, 6, 24),
             strided(4, 8, 24),
             strided_pairs(8, 24, 32, 32),
+            strided_pairs(4, 12, 24, 24),  # wider, so that more is trimmed
+            strided_pairs(8, 24, 48, 64),
+            averaged(12, 24, 32, 48),
         ),
     ),
     "cifar10-binary": Settings(

@@ -66,6 +66,12 @@ def strided_pairs(first: int, second: int, third: int, fourth: int) -> Network:
     return Network(layers, (2, 1), averaged=True)
 
 
+def strided_triple(first: int, second: int, third: int, fourth: int, fifth: int) -> Network:
+    """As `strided_pairs`, with one more 3×3 before the pooling, and 2×2 in the end."""
+    layers = (((first, 3, 2), (second, 3, 1), (third, 3, 1)), ((fourth, 3, 1), (fifth, 2, 1)))
+    return Network(layers, (2, 1), averaged=True)
+
+
 def unpooled(first: int, second: int, third: int, fourth: int, down: int) -> Network:
     """Three 3×3 and one 2×2 on an image made small, maps averaged: inputs and outputs are few."""
     layers = (((first, 3, 1), (second, 3, 1)), ((third, 3, 1), (fourth, 2, 1)))
@@ -126,4 +132,5 @@ def configuration_of(
             values[name] = threshold
     known = {name: value for name, value in values.items() if name in model.space.parameters}
     complete = model.space.complete(known, np.random.default_rng(0))
+    model.space.check(complete)  # a network outside of the ranges cannot be repaired
     return model.repaired(complete)

@@ -35,6 +35,7 @@ from benchmarks.tables_networks import (
     pooled,
     strided,
     strided_pairs,
+    strided_triple,
     twice_strided,
     unpooled,
 )
@@ -209,8 +210,8 @@ _STRUCTURED_SETS = {
             strided(4, 8, 24),
             strided_pairs(8, 24, 32, 32),
             strided_pairs(4, 12, 24, 24),  # wider, so that more is trimmed
-            strided_pairs(8, 24, 48, 64),
-            averaged(12, 24, 32, 48),
+            strided_triple(8, 24, 16, 32, 32),
+            paired(10, 24, 32, 32),
         ),
     ),
     "cifar10-binary": Settings(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from benchmarks.tables_networks import strided
 from benchmarks.tables_settings import (
     PRUNING,
     VARIANTS,
@@ -40,3 +41,10 @@ def test_the_hand_made_network_has_the_size_that_is_known_of_it():
     graph = model.graph(first_configurations(settings, model)[0])
     footprint = measure(graph)
     assert (footprint.parameters, footprint.working_memory) == (2302, 1198)
+
+
+def test_a_network_outside_of_the_ranges_is_refused_in_a_sentence():
+    settings = settings_of("mnist", 2)
+    model = hypermodel_of(settings, (28, 28, 1), 10)
+    with pytest.raises(ValueError, match="num-filters-block-2-layer-1 must be .* Received: 64"):
+        first_configurations(settings._replace(networks=(strided(4, 8, 64),)), model)

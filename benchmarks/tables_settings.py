@@ -212,6 +212,7 @@ _STRUCTURED_SETS = {
             strided_pairs(4, 12, 24, 24),  # wider, so that more is trimmed
             strided_triple(8, 24, 16, 32, 32),
             paired(10, 24, 32, 32),
+            paired(10, 15, 32, 32),
         ),
     ),
     "cifar10-binary": Settings(

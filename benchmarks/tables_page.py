@@ -91,6 +91,7 @@ def _data_part(table: int, data: str, places: Places, figures: dict[str, str]) -
         f"`python -m benchmarks.tables --table {table} --data {data}`, seed {settings.seed}"
         f"{_commits(members)}.\n",
     ]
+    lines += [f"{settings.remark}\n"] if settings.remark else []
     outcome = outcome_of(settings, table, places)
     if outcome is None:
         earlier = _earlier(settings, places)

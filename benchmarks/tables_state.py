@@ -6,10 +6,11 @@ configurations; only trials whose reference lost its weights train from scratch.
 benchmarks/results/tables/<search>/:
 
     project.json, settings.json, command.json, clock.json    as in the folder of the search
-    trials.jsonl                                             one trial a line
+    trials.jsonl.gz                                          one trial a line
     posteriors/<trial>.npz, <trial>-fold<n>.npz              see above
 """
 
+import gzip
 import json
 import shutil
 from collections.abc import Collection
@@ -24,6 +25,7 @@ from keras_sparse.tuner.reading import records_of
 from keras_sparse.files import write_bytes, write_json
 
 STATE_FILES = ("project.json", "settings.json", "command.json", "clock.json")
+_TRIALS = "trials.jsonl.gz"
 MOST_BYTES = 1_200_000
 """Of the trials and their weights; several searches are to fit into a few MB."""
 
@@ -64,9 +66,10 @@ def save_state(folder: Path, target: Path, weights_of: Collection[str] | None = 
         if content is not None:
             write_json(target / name, content)
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-    write_bytes(target / "trials.jsonl", text.encode())
+    packed = gzip.compress(text.encode(), mtime=0)  # a tenth; the same trials, the same bytes
+    write_bytes(target / _TRIALS, packed)
     whole = weights_of is None
-    total = len(text) + _copy_posteriors(project, kept, target / "posteriors", len(text), whole)
+    total = len(packed) + _copy_posteriors(project, kept, target / "posteriors", len(packed), whole)
     return total + sum((target / n).stat().st_size for n in STATE_FILES if (target / n).is_file())
 
 
@@ -115,7 +118,7 @@ def forget(folder: Path, state: Path) -> None:
     """Removes the folder of a search and its trimmed state, not what came of its members."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(state / "posteriors", ignore_errors=True)
-    for name in (*STATE_FILES, "trials.jsonl"):
+    for name in (*STATE_FILES, _TRIALS):
         (state / name).unlink(missing_ok=True)
 
 
@@ -129,7 +132,7 @@ def restore(state: Path, folder: Path) -> int:
     Returns:
         Number of trials restored; 0 if there was nothing to do.
     """
-    if folder.exists() or not (state / "trials.jsonl").is_file():
+    if folder.exists() or not (state / _TRIALS).is_file():
         return 0
     part = folder.with_name(f"{folder.name}.part")  # a folder is there whole or not at all
     shutil.rmtree(part, ignore_errors=True)
@@ -137,7 +140,7 @@ def restore(state: Path, folder: Path) -> int:
         if (state / name).is_file():
             write_bytes(part / name, (state / name).read_bytes())
     project, count = Project(part), 0
-    for line in (state / "trials.jsonl").read_text().splitlines():
+    for line in gzip.decompress((state / _TRIALS).read_bytes()).splitlines():
         content = json.loads(line)
         trial_folder = project.trial_folder(content["trial"])
         write_json(trial_folder / "proposal.json", content["proposal"])

@@ -74,8 +74,9 @@ def competitors(
     """For each of the rows its candidates: one of each band, and the entrants."""
     known = [r for r in records if "val_error" in r.metrics and "nonzeros" in r.metrics]
     known.sort(key=lambda r: r.metrics["val_error"])
-    # The search began with these networks, in their order.
-    numbers = {n for n, network in enumerate(settings.networks) if network in settings.entrants}
+    # The search began with its networks, and ended with the late ones, in their order.
+    numbered = [*enumerate(settings.networks), *enumerate(settings.late, settings.trials)]
+    numbers = {number for number, network in numbered if network in settings.entrants}
     entrants = [record for record in known if record.number in numbers]
     pairs = []
     for row in rows:

@@ -104,8 +104,8 @@ class Settings(NamedTuple):
         seed: Of everything random.
         budget: What the search prefers.
         networks: Tried first.
-        entrants: Of these, what competes for every row to which it can be trimmed: how well it does
-            with few weights, its own accuracy says only roughly.
+        entrants: Of these and the late ones, what competes for every row to which it can be
+            trimmed: how well it does with few weights, its own accuracy says only roughly.
         late: Tried after all trials: for rows beyond what the search was made for.
         ranges: Of the extended space, see `SparseCNN`; in the end with those of all searches.
         alpha: Weight of the KL term of the networks tried first.

@@ -51,6 +51,10 @@ def test_entrants_compete_for_every_row_that_is_smaller():
     assert found[476] == ["002-476", "001-476", "000-476", "003-476"]
     assert found[804] == ["004-804", "002-804", "001-804"]  # it has 790
 
+    late = settings._replace(trials=3, entrants=settings.late)
+    row = [row for row in PAPER if row.model_size == 476]
+    assert competitors(late, RECORDS, row)[0][1][-1] == Candidate("003", 476)
+
 
 def test_networks_trained_here_are_rows_too(tmp_path):
     sizes = {f"working_memory/{name}": 900.0 for name in ("inputs+weights", "inputs+outputs")}

@@ -11,7 +11,14 @@ from keras_sparse.tuner.project import read_json
 
 from benchmarks.record import commit, environment
 from benchmarks.tables_candidates import Candidate
-from benchmarks.tables_front import finished, members_of, options_of
+from benchmarks.tables_front import (
+    finished,
+    heat_sizes,
+    members_of,
+    options_of,
+    tried,
+    validation_of,
+)
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import answers_of
 from benchmarks.tables_settings import Final, Settings
@@ -33,8 +40,13 @@ class Variant(NamedTuple):
 
 
 def variants_of(final: Final) -> dict[str, Variant]:
-    """The training of the tables with one thing changed, by its name in the page."""
-    return {
+    """The training of the tables with one thing changed, by its name in the page.
+
+    With folds each is a heat, in which weights are drawn anew anyway.
+    """
+    if final.folds:
+        final = final._replace(epochs=final.heat_epochs)
+    whole = {
         "twice the epochs": Variant(final._replace(epochs=2 * final.epochs)),
         "no distillation": Variant(final._replace(distillation=0.0)),
         "no shifts": Variant(final._replace(shift=0)),
@@ -42,21 +54,17 @@ def variants_of(final: Final) -> dict[str, Variant]:
         "weights drawn anew": Variant(final, is_fresh=True),
         "a quarter of the epochs": Variant(final._replace(epochs=max(1, final.epochs // 4))),
     }
+    if final.inverted:
+        whole["light and dark as they are"] = Variant(final._replace(inverted=False))
+    if final.folds:
+        del whole["weights drawn anew"]
+    return whole
 
 
 def measure_effects(
     settings: Settings, data: datasets.Dataset, places: Places, is_over: Callable[[], bool]
 ) -> bool:
-    """Trains what has not been trained; returns whether it came to the end.
-
-    Raises:
-        ValueError: The members had the validation images for training, too.
-    """
-    if settings.final.folds:
-        raise ValueError(
-            "The effects are judged on validation images, which must not be training images. "
-            f"Received: {settings.name} with final.folds={settings.final.folds}"
-        )
+    """Trains what has not been trained; returns whether it came to the end."""
     path = places.state(settings) / "effects.json"
     member, record = hardest_member(settings, places)
     candidate = Candidate(record["trial"], record["trimmed to"], record.get("memory trimmed to"))
@@ -68,12 +76,8 @@ def measure_effects(
             return False
         start = time.process_time()
         changed = settings._replace(final=variant.final)
-        model = finished(changed, data, places, candidate, is_fresh=variant.is_fresh)
-        measured = in_int8(model, data, variant.final.quantized_epochs, settings.seed)
         row = {
-            "val_accuracy_float": round(measured.float_validation, 5),
-            "val_accuracy_int8": round(measured.validation, 5),
-            "nonzeros": measured.sizes["nonzeros"],
+            **_outcome(changed, data, places, candidate, variant.is_fresh),
             "options": options_of(variant.final),
             "cpu_seconds": round(time.process_time() - start, 1),
             "command": environment()["command"],
@@ -81,8 +85,28 @@ def measure_effects(
         }
         rows = {**known.get(member, {}), name: row}
         write_json(path, {**known, member: rows})
-        print(f"{member}, {name}: {measured.validation:.2%}", flush=True)
+        print(f"{member}, {name}: {validation_of(row):.2%}", flush=True)
     return True
+
+
+def _outcome(
+    settings: Settings,
+    data: datasets.Dataset,
+    places: Places,
+    candidate: Candidate,
+    is_fresh: bool,
+) -> dict[str, float]:
+    """Accuracy and size of a network after a training; of a cross-validation with folds."""
+    if settings.final.folds:
+        right, model = tried(settings, data, places, candidate)
+        return {"val_accuracy_folds": round(right, 5), **heat_sizes(model)}
+    model = finished(settings, data, places, candidate, is_fresh=is_fresh)
+    measured = in_int8(model, data, settings.final.quantized_epochs, settings.seed)
+    return {
+        "val_accuracy_float": round(measured.float_validation, 5),
+        "val_accuracy_int8": round(measured.validation, 5),
+        "nonzeros": measured.sizes["nonzeros"],
+    }
 
 
 def hardest_member(settings: Settings, places: Places) -> tuple[str, dict[str, Any]]:

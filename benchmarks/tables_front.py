@@ -114,13 +114,9 @@ def run_heats(
         if is_over():
             return False
         start, cpu = time.monotonic(), time.process_time()
-        scores = []
-        for part in folds_of(data, final.folds) if final.folds else [data]:
-            model = finished(short, part, places, candidate, is_fresh=final.folds > 0)
-            right = float(accuracy(model, part.x_val, part.y_val))
-            scores += [right] * len(part.x_val)
+        right, model = tried(short, data, places, candidate)
         heat = {
-            "val_accuracy": round(float(np.mean(scores)), 5),
+            "val_accuracy": round(right, 5),
             "sizes": heat_sizes(model),
             "seconds": round(time.monotonic() - start, 1),
             "cpu_seconds": round(time.process_time() - cpu, 1),
@@ -131,6 +127,24 @@ def run_heats(
         shown = f"{heat['val_accuracy']:.2%}, {heat['sizes']['nonzeros']:,.0f} non-zeros"
         print(f"heat {candidate.name}: {shown}", flush=True)
     return True
+
+
+def tried(
+    settings: Settings, data: datasets.Dataset, places: Places, candidate: Candidate
+) -> tuple[float, keras.Model]:
+    """Trains a candidate, with folds in each of them; its accuracy before int8, and the last one.
+
+    Args:
+        settings: Of the search, with as many epochs as it is to train.
+        data: The data set.
+        places: Folders.
+        candidate: The candidate.
+    """
+    folds, scores = settings.final.folds, []
+    for part in folds_of(data, folds) if folds else [data]:
+        model = finished(settings, part, places, candidate, is_fresh=folds > 0)
+        scores += [float(accuracy(model, part.x_val, part.y_val))] * len(part.x_val)
+    return float(np.mean(scores)), model
 
 
 def heat_sizes(model: keras.Model) -> dict[str, float]:
@@ -224,6 +238,7 @@ def options_of(final: Final) -> str:
     words += [f"shifts of {final.shift} px"] if final.shift else []
     words += ["mirroring"] if final.flip else []
     words += ["turned and stretched images"] if final.affine else []
+    words += ["light and dark exchanged"] if final.inverted else []
     words += ["distillation from a teacher"] if final.distillation else []
     words += ["validation images for training, too"] if final.folds else []
     return ", ".join(words)

@@ -11,7 +11,7 @@ from benchmarks.record import RESULTS
 from benchmarks.tables_comparisons import opened
 from benchmarks.tables_cost import cost_of, cost_table
 from benchmarks.tables_figures import write_figures
-from benchmarks.tables_front import members_of
+from benchmarks.tables_front import members_of, validation_of
 from benchmarks.tables_others import other_part
 from benchmarks.tables_places import Places
 from benchmarks.tables_rows import Answer, Row, looks_before, outcome_of
@@ -216,14 +216,15 @@ def _validation(record: dict[str, Any]) -> list[str]:
 def _effects(settings: Settings, places: Places) -> list[str]:
     """What each option of the long training brings, on validation images."""
     effects = read_json(places.state(settings) / "effects.json") or {}
-    lines = ["| network | training | validation, int8 | MS |", "| --- | --- | --- | --- |"]
+    lines = ["| network | training | validation | MS |", "| --- | --- | --- | --- |"]
     for member, rows in effects.items():
         record = members_of(settings, places)[member]
         as_in_table = {**record, "nonzeros": record["sizes"]["nonzeros"]}
         for name, row in {"as in the table": as_in_table, **rows}.items():
-            cells = [f"`{member}`", name, f"{row['val_accuracy_int8']:.2%}"]
+            cells = [f"`{member}`", name, f"{validation_of(row):.2%}"]
             lines.append(f"| {' | '.join(cells)} | {row['nonzeros']:,.0f} |")
-    return ["What each option of the long training brings:\n", *lines] if effects else []
+    how = "in heats, that is in a cross-validation" if settings.final.folds else "in int8"
+    return [f"What each option of the long training brings, {how}:\n", *lines] if effects else []
 
 
 def _baselines_part(places: Places) -> str:

@@ -66,6 +66,8 @@ class Final(NamedTuple):
         shift: Training images move by up to so many pixels both ways; 0 for none.
         flip: Whether they are mirrored.
         affine: Whether they turn, stretch and shear, see `benchmarks.augmentation`.
+        inverted: Whether light and dark change places in half of them: letters on photographs are
+            of both kinds.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
         teacher_steps: Training steps of the teacher, at least 10 epochs.
         members: At most so many networks; of rows with heats every winner, with folds only these.
@@ -80,6 +82,7 @@ class Final(NamedTuple):
     shift: int = 1
     flip: bool = False
     affine: bool = False
+    inverted: bool = False
     distillation: float = 0.5
     teacher_steps: int = 6000
     members: int = 5
@@ -250,7 +253,7 @@ _STRUCTURED_SETS = {
         ),
         entrants=(lenet_like(4, 8),),
         ranges={"input-pooling-type": ["max", "average"]},
-        final=_SMALL_SET._replace(heat_epochs=150, folds=3),
+        final=_SMALL_SET._replace(heat_epochs=150, folds=3, inverted=True),
     ),
     "chars4k": Settings(
         "chars4k",

@@ -19,7 +19,9 @@ BATCH = 128
 
 
 def moved(x: np.ndarray, final: Final, rng: np.random.Generator) -> np.ndarray:
-    """Images of an epoch: each one shifted, perhaps mirrored, turned and stretched on its own."""
+    """Images of an epoch: each one shifted, perhaps mirrored, turned, inverted on its own."""
+    if final.inverted:  # around the mean of the data set, which is 0
+        x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, -x, x)
     if final.affine:
         return augmented(x, Augmentation(final.shift, affine=True, flip=final.flip), rng)
     if final.flip:

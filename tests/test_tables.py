@@ -119,8 +119,11 @@ def test_the_whole_way_on_digits(tmp_path, monkeypatch):
     assert "looked at 3 times" in page
     assert f"`{next(iter(members))}` {test['accuracy'][next(iter(members))]['int8']:.2%}" in page
     assert "(cross-validation)" in page
-    with pytest.raises(ValueError, match="final.folds=2"):
-        run_table(folds, data, places, Deadline(None), parts=("effects",))
+    assert run_table(folds, data, places, Deadline(None), parts=("effects",)) == ""
+    effects = json.loads((state / "effects.json").read_text())
+    assert "weights drawn anew" not in next(iter(effects.values()))
+    tables_page.write_page(places, tmp_path / "RESULTS.md", readme)
+    assert "in heats, that is in a cross-validation" in (tmp_path / "RESULTS.md").read_text()
     begin_anew(folds, places)  # both earlier rounds stay known
     earlier = json.loads((state / "earlier.json").read_text())
     assert set(earlier["accuracy"]) == set(chosen)

@@ -56,6 +56,8 @@ def variants_of(final: Final) -> dict[str, Variant]:
     }
     if final.inverted:
         whole["light and dark as they are"] = Variant(final._replace(inverted=False))
+    if final.bound:
+        whole["cross-entropy"] = Variant(final._replace(bound=0.0))
     if final.folds:
         del whole["weights drawn anew"]
     return whole
@@ -101,7 +103,7 @@ def _outcome(
         right, model = tried(settings, data, places, candidate)
         return {"val_accuracy_folds": round(right, 5), **heat_sizes(model)}
     model = finished(settings, data, places, candidate, is_fresh=is_fresh)
-    measured = in_int8(model, data, settings.final.quantized_epochs, settings.seed)
+    measured = in_int8(model, data, settings.final, settings.seed)
     return {
         "val_accuracy_float": round(measured.float_validation, 5),
         "val_accuracy_int8": round(measured.validation, 5),

@@ -212,7 +212,7 @@ def record_of(
     model: keras.Model, data: datasets.Dataset, final: Final, seed: int, path: Path
 ) -> dict[str, Any]:
     """Makes a trained plain model int8 and writes `path`.tflite; all but the test accuracy."""
-    measured = in_int8(model, data, final.quantized_epochs, seed)
+    measured = in_int8(model, data, final, seed)
     write_bytes(path.with_name(f"{path.name}.tflite"), measured.flatbuffer)
     with tempfile.TemporaryDirectory() as folder:
         firmware = to_c(measured.flatbuffer, Path(folder) / "c")
@@ -239,6 +239,7 @@ def options_of(final: Final) -> str:
     words += ["mirroring"] if final.flip else []
     words += ["turned and stretched images"] if final.affine else []
     words += ["light and dark exchanged"] if final.inverted else []
+    words += ["a bounded loss"] if final.bound else []
     words += ["distillation from a teacher"] if final.distillation else []
     words += ["validation images for training, too"] if final.folds else []
     return ", ".join(words)

@@ -68,6 +68,8 @@ class Final(NamedTuple):
         affine: Whether they turn, stretch and shear, see `benchmarks.augmentation`.
         inverted: Whether light and dark change places in half of them: letters on photographs are
             of both kinds.
+        bound: Exponent of the generalized cross-entropy, see `benchmarks.tables_losses`; 0 for the
+            cross-entropy.
         distillation: Share of the teacher's answer in the labels; 0 for no teacher.
         teacher_steps: Training steps of the teacher, at least 10 epochs.
         members: At most so many networks; of rows with heats every winner, with folds only these.
@@ -83,6 +85,7 @@ class Final(NamedTuple):
     flip: bool = False
     affine: bool = False
     inverted: bool = False
+    bound: float = 0.0
     distillation: float = 0.5
     teacher_steps: int = 6000
     members: int = 5
@@ -253,7 +256,7 @@ _STRUCTURED_SETS = {
         ),
         entrants=(lenet_like(4, 8),),
         ranges={"input-pooling-type": ["max", "average"]},
-        final=_SMALL_SET._replace(heat_epochs=150, folds=3, inverted=True),
+        final=_SMALL_SET._replace(heat_epochs=150, folds=3, inverted=True, bound=0.7),
     ),
     "chars4k": Settings(
         "chars4k",

@@ -52,7 +52,7 @@ def targets_of(data: datasets.Dataset, final: Final, folder: Path, seed: int) ->
             teacher,
             data,
             labels,
-            final._replace(shift=_SHIFT, inverted=False),
+            final._replace(shift=_SHIFT, inverted=False, bound=0.0),
             epochs=max(10, final.teacher_steps // steps),
             rate=3e-3,
             seed=seed,

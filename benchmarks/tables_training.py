@@ -8,6 +8,7 @@ from keras_sparse.tuner.deployment import input_range
 
 from benchmarks.augmentation import Augmentation, augmented
 from benchmarks.lenet import shifted
+from benchmarks.tables_losses import loss_of
 from benchmarks.tables_settings import Final
 from keras_sparse import Trimming, datasets, measure
 from keras_sparse.deploy import MicroModel, quantize, to_tflite
@@ -48,7 +49,7 @@ def train(
         model: Such as `strip` gives.
         data: Its training images are used, its validation images for nothing here.
         targets: Probabilities of the classes for each training image.
-        final: Augmentation.
+        final: Augmentation and loss.
         epochs: To train, the learning rate falling to 0.
         rate: Adam's at the start.
         seed: Of the order and the movement of the images.
@@ -68,7 +69,7 @@ def train(
     trimming.set_model(model)
     model.compile(
         keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(rate, steps)),
-        keras.losses.CategoricalCrossentropy(from_logits=True),
+        loss_of(final, classes=False),
     )
     keras.utils.set_random_seed(seed)
     for epoch in range(epochs):
@@ -97,15 +98,15 @@ class Measured(NamedTuple):
     sizes: dict[str, float]
 
 
-def in_int8(model: keras.Model, data: datasets.Dataset, epochs: int, seed: int) -> Measured:
+def in_int8(model: keras.Model, data: datasets.Dataset, final: Final, seed: int) -> Measured:
     """Quantizes a plain model with training, and measures it on TFLite Micro."""
     # Class probabilities were the targets until now; the int8 training takes class numbers.
-    model.compile(loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    model.compile(loss=loss_of(final, classes=True))
     quantized = quantize(
         model,
         data.x_train,
         data.y_train,
-        epochs=epochs,
+        epochs=final.quantized_epochs,
         validation_data=(data.x_val, data.y_val),
         learning_rate=3e-4,
         input_range=input_range(data),

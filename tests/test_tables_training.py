@@ -2,8 +2,11 @@
 
 import keras
 import numpy as np
+import pytest
+import tensorflow as tf
 from keras_sparse.tuner.training import Training
 
+from benchmarks.tables_losses import BoundedCrossentropy
 from benchmarks.tables_search import RandomShift
 from benchmarks.tables_settings import (
     Final,
@@ -35,12 +38,13 @@ def test_a_network_that_cannot_be_as_small_as_a_row_is_as_small_as_it_can():
     assert all(np.count_nonzero(kernel.numpy()) == 1 for kernel in kernels_of(model).values())
 
 
-def test_the_limit_holds_in_int8_with_the_biases_that_it_adds():
+@pytest.mark.parametrize("bound", [0.0, 0.7])
+def test_the_limit_holds_in_int8_with_the_biases_that_it_adds(bound):
     keras.utils.set_random_seed(0)
     data, model = datasets.load("digits"), small_network(8)
     targets = targets_of(data, Final(distillation=0.0), None, 0)
-    train(model, data, targets, Final(), epochs=4, rate=1e-2, seed=0, limit=300)
-    measured = in_int8(model, data, 1, 0)
+    train(model, data, targets, Final(bound=bound), epochs=4, rate=1e-2, seed=0, limit=300)
+    measured = in_int8(model, data, Final(quantized_epochs=1, bound=bound), 0)
     assert 250 < measured.sizes["nonzeros"] <= 300
 
 
@@ -80,3 +84,28 @@ def test_the_same_seed_moves_the_same_batches():
     first = batches(1)
     np.testing.assert_array_equal(first, batches(1))
     assert not np.array_equal(first, batches(2))
+
+
+def test_the_bounded_loss_is_that_of_keras_and_takes_a_teacher_too():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0.0, 3.0, (20, 4)).astype("float32")
+    classes, loss = rng.integers(0, 4, 20), BoundedCrossentropy(0.7)
+    expected = keras.losses.CategoricalGeneralizedCrossEntropy(0.7)
+    right = float(expected(classes, keras.ops.softmax(logits)))
+    assert float(loss(classes, logits)) == pytest.approx(right, abs=1e-5)
+    one_hot = np.eye(4, dtype="float32")[classes]
+    assert float(loss(one_hot, logits)) == pytest.approx(right, abs=1e-5)
+    mixed = 0.5 * one_hot + 0.125
+    each = [float(loss(np.full(20, number), logits)) for number in range(4)]
+    assert float(loss(mixed, logits)) == pytest.approx(0.5 * right + 0.125 * sum(each), abs=1e-5)
+
+
+def test_the_bounded_loss_has_a_bound_and_a_finite_slope():
+    wrong = tf.Variable([[200.0, -200.0]])
+    with tf.GradientTape() as tape:
+        loss = BoundedCrossentropy(0.7)(np.array([1]), wrong)
+    assert float(loss) == pytest.approx(1 / 0.7, abs=1e-3)
+    assert np.isfinite(tape.gradient(loss, wrong)).all()
+    answers = np.array([1]), np.array([[1.0, -1.0]], "float32")
+    exact = keras.losses.SparseCategoricalCrossentropy(from_logits=True)(*answers)
+    assert float(BoundedCrossentropy(1e-3)(*answers)) == pytest.approx(float(exact), abs=0.01)

@@ -318,7 +318,8 @@ def look_at_test(
         accuracies[name] = {"int8": round(float(micro.evaluate(data.x_test, data.y_test)), 5)}
         model = places.folder(settings) / "final" / f"{name}.keras"
         if model.is_file():
-            outputs = keras.models.load_model(model).predict(data.x_test, 500, verbose=0)
+            restored = keras.models.load_model(model, compile=False)
+            outputs = restored.predict(data.x_test, 500, verbose=0)
             correct = float(np.mean(outputs.argmax(axis=-1) == data.y_test))
             accuracies[name]["float"] = round(correct, 5)
     before = earlier or read_json(places.state(settings) / "earlier.json") or {}

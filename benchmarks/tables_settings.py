@@ -286,7 +286,7 @@ _STRUCTURED_SETS = {
         epochs=2,
         batch=64,
         networks=(Network((((4, 3, 1),),), (2,)),),
-        final=Final(1, 1, 1, teacher_steps=100, members=2),
+        final=Final(1, 1, 1, bound=0.7, teacher_steps=100, members=2),
     ),
 }
 _UNSTRUCTURED_SETS = {

@@ -126,9 +126,8 @@ def hardest_member(settings: Settings, places: Places) -> tuple[str, dict[str, A
             f"{settings.name} first. Received: no members"
         )
     leads = [
-        (row.by_validation.accuracy - row.published.accuracy, row.by_validation.member)
-        for row in answered_rows(settings, places)
-        if row.by_validation is not None
+        (answer.accuracy - published.accuracy, answer.member)
+        for published, answer in answered_rows(settings, places)
     ]
     if leads:
         closest = min(leads)[1]

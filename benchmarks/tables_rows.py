@@ -81,11 +81,11 @@ def looks_before(settings: Settings, places: Places) -> int:
     return int(earlier["looks"]) if isinstance(earlier, dict) else 0
 
 
-def answered_rows(settings: Settings, places: Places) -> list[Row]:
-    """The paper's own rows that a network stands against; none before the test."""
+def answered_rows(settings: Settings, places: Places) -> list[tuple[Published, Answer]]:
+    """The paper's own rows and what stands against them by validation; none before the test."""
     outcomes = [outcome_of(settings, table, places) for table in tables_of(settings)]
     return [
-        row
+        (row.published, row.by_validation)
         for outcome in outcomes
         for row in (outcome.rows if outcome else ())
         if row.published.method == "SpArSe" and row.by_validation is not None
@@ -94,8 +94,7 @@ def answered_rows(settings: Settings, places: Places) -> list[Row]:
 
 def answers_of(settings: Settings, places: Places) -> list[Answer]:
     """The networks that stand against the paper's own rows, by validation."""
-    answers = [row.by_validation for row in answered_rows(settings, places)]
-    return [answer for answer in answers if answer is not None]
+    return [answer for _, answer in answered_rows(settings, places)]
 
 
 def row_of(
